@@ -414,7 +414,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.several_classes.solvers",
                 only={"norm": 2},
                 path=("lam", "p", "eps"),
-                methods="Newton on ever less smoothing, and an augmented Lagrangian method",
+                methods="hinges: augmented Lagrangian Newton method; smooth losses: Newton",
             ),
         ),
         Entry(

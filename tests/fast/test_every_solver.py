@@ -14,7 +14,7 @@ from svmcvx import fast
 from svmcvx.fast.margin.decomposition import DecompositionSettings
 from svmcvx.fast.margin.psvm import PSVMSettings
 from tests.designs import design
-from tests.fast.test_fast_m3svm import design as classes
+from tests.fast.test_fast_multiclass import design as classes
 from tests.intervals import overlap
 
 RBF = {"kernel": sx.RBF(0.5)}
@@ -49,7 +49,6 @@ MACHINES = {
         f"m3svm {p} {loss}": partial(fast.m3svm, lam=0.1, p=p, loss=loss)
         for p, loss in ((1.0, "hinge"), (2.5, "softmax"))
     },
-    "m3svm augmented": partial(fast.m3svm, lam=0.1, p=4.0, method="augmented"),
     **{
         loss: partial(fast.multiclass, lam=0.1, loss=loss, k=2)
         for loss in (

@@ -10,132 +10,78 @@ Source: [Mehrotra].
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.interior_passes import interior_step
-from svmcvx.fast.several_classes.newton import ScoreBounds
-from svmcvx.fast.several_classes.penalties import SmoothPenalty, WeightPenalty
+from svmcvx.fast.several_classes.newton import ScoreBounds, shortened
+from svmcvx.fast.several_classes.penalties import PairPenalty, WeightPenalty
 from svmcvx.fast.several_classes.systems import ScoreSystem
-from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.solution import Status
 
-__all__ = ["WORK", "interior_steps"]
-
 Floats: TypeAlias = NDArray[np.float64]
-
-# Multiplications of a step, which are not vectorised, up to which it takes less time than those of
-# the other methods.
-WORK = 3e6
-# All multipliers start at this share of the largest that all can have.
-INSIDE = 2.0 / 3.0
-
-
-class InteriorPoint:
-    """Steps from the middle of the bounds of the multipliers to an optimum."""
-
-    def __init__(
-        self,
-        system: ScoreSystem,
-        penalty: SmoothPenalty,
-        domain: SumOfBounded,
-        bounds: ScoreBounds,
-        monitor: Monitor,
-    ) -> None:
-        self.system, self.penalty, self.bounds, self.monitor = system, penalty, bounds, monitor
-        data, c = system.scores.data, system.shape[1]
-        # Where one multiplier alone reaches the bound of the sum, it needs no other bound.
-        largest = domain.largest if domain.largest < domain.total else math.inf
-        self.U = np.zeros(system.shape)
-        columns = data.weight[:, None]
-        first = INSIDE * min(largest, domain.total / (c - 1)) * columns
-        slack = [np.repeat(first, c - 1, axis=1)]
-        if largest < math.inf:
-            slack.append(largest * columns - slack[0])
-        if domain.total < math.inf:
-            slack.append(domain.total * columns - (c - 1) * first)
-        self.slack = np.hstack(slack)
-        # γ = 1 at the start: the multipliers of the lower bounds are 1, those of the others 2
-        # together.
-        self.z = np.ones(self.slack.shape)
-        if len(slack) == 2:
-            self.z[:, c - 1 :] = 2.0
-        self.problem = (
-            np.ascontiguousarray(system.Z),
-            system.columns,
-            system.q,
-            data.codes,
-            data.weight,
-            largest,
-            domain.total,
-            *penalty.powers(c),
-        )
-
-    @property
-    def alpha(self) -> Floats:
-        """Multipliers inside their bounds."""
-        return np.ascontiguousarray(self.slack[:, : self.system.shape[1] - 1])
-
-    def run(self) -> tuple[Status, int]:
-        """Step until the monitor says stop, or nothing is gained; return why and how many steps it
-        took.
-        """
-        # Share of the tolerance at which a dual point is computed; where its bound is not yet as
-        # good, a hundredth of it.
-        target, smallest, idle, steps = 0.1 * self.monitor.tol, math.inf, 0, 0
-        while True:
-            U = self.U.copy()
-            value, gap, moved = interior_step(*self.problem, self.U, self.slack, self.z, target)
-            self.bounds.update_model(U, value)
-            # Steps without a gap below the share LESS of the smallest one after which another
-            # method goes on.
-            idle = 0 if gap < 0.5 * smallest else idle + 1
-            smallest = min(smallest, gap)
-            if not moved:
-                self.bounds.offer_multipliers(U, self.alpha)
-            status = self.bounds.report(self.monitor, steps)
-            close = gap <= target * value
-            if status is None and (idle > 25 or not (moved or close)):
-                status = Status.INACCURATE
-            if status is not None:
-                if status is not Status.OPTIMAL:
-                    shorter = self.penalty.shortened(self.alpha, self.system.scores)
-                    self.bounds.offer_multipliers(self.U, shorter)
-                return status, steps
-            if close:
-                target *= 0.01
-            else:
-                steps += 1
-
-
-class Tried(NamedTuple):
-    """Why the steps have ended, how many they were, and the point they have ended in."""
-
-    status: Status
-    steps: int
-    U: Floats
-    alpha: Floats
 
 
 def interior_steps(
     system: ScoreSystem, penalty: WeightPenalty, bounds: ScoreBounds, monitor: Monitor, work: float
-) -> Tried | None:
-    """Return the end of these steps; None where one is more than so much work, or the loss or the
-    penalty is not of their kind.
+) -> tuple[Status, int, Floats] | None:
+    """Step from the middle of the bounds of the multipliers until the monitor says stop, or nothing
+    is gained; return why, how many steps it took, and the last multipliers.
+
+    None where one step is more than so much work, or the loss or the penalty is not of their kind.
     """
-    r, c = system.shape
+    domain, (r, c) = bounds.statement.loss.linear_pieces, system.shape
     own = system.scores.data.n * (c * r) ** 2 / 4.0 + system.unknowns**3 / 3.0
-    domain = bounds.statement.loss.linear_pieces
-    if (
-        domain is None
-        or not isinstance(penalty, SmoothPenalty)
-        or sp.issparse(system.Z)
-        or own > work
-    ):
+    if domain is None or system.sparse or own > work:
         return None
-    method = InteriorPoint(system, penalty, domain, bounds, monitor)
-    return Tried(*method.run(), bounds.U, method.alpha)
+    if not isinstance(penalty, PairPenalty) or penalty.p < 2:
+        return None
+    data = system.scores.data
+    # Where one multiplier alone reaches the bound of the sum, it needs no other bound.
+    largest = domain.largest if domain.largest < domain.total else math.inf
+    weight = data.weight[:, None]
+    # All multipliers start at this share of the largest that all can have.
+    first = 2.0 / 3.0 * min(largest, domain.total / (c - 1)) * weight
+    slack = [np.repeat(first, c - 1, axis=1)]
+    if largest < math.inf:
+        slack.append(largest * weight - slack[0])
+    if domain.total < math.inf:
+        slack.append(domain.total * weight - (c - 1) * first)
+    U, slacks = np.zeros(system.shape), np.hstack(slack)
+    # γ = 1 at the start: the multipliers of the lower bounds are 1, those of the others 2 together.
+    z = np.ones(slacks.shape)
+    if len(slack) == 2:
+        z[:, c - 1 :] = 2.0
+    Z = np.ascontiguousarray(system.Z)
+    powers = penalty.lam, penalty.p, penalty.eps
+    # Share of the tolerance at which a dual point is computed; where its bound is not yet as good,
+    # a hundredth of it.
+    target, smallest, idle, steps = 0.1 * monitor.tol, math.inf, 0, 0
+    while True:
+        before = U.copy()
+        value, gap, moved = interior_step(
+            Z, system.columns, system.q, data.codes, data.weight, largest, domain.total, *powers,
+            U, slacks, z, target,
+        )  # fmt: skip
+        bounds.offer_model(before, value)
+        idle = 0 if gap < 0.5 * smallest else idle + 1
+        smallest = min(smallest, gap)
+        alpha = np.ascontiguousarray(slacks[:, : c - 1])
+        if not moved:
+            bounds.offer_multipliers(before, alpha)
+        status = bounds.report(monitor, steps)
+        close = gap <= target * value
+        # Steps without half of the smallest gap after which another method goes on.
+        if status is None and (idle > 25 or not (moved or close)):
+            status = Status.INACCURATE
+        if status is not None:
+            if status is not Status.OPTIMAL:
+                bounds.offer_multipliers(U, shortened(alpha, penalty, system.scores))
+            return status, steps, alpha
+        if close:
+            target *= 0.01
+        else:
+            steps += 1

@@ -27,14 +27,8 @@ import numpy as np
 
 from svmcvx.system.compilation import compiled
 
-__all__ = ["interior_step"]
-
 # Share of the way to the nearest bound.
 SHARE = 0.995
-# Relative ridge of the Newton matrix.
-RIDGE = 1e-14
-# Smallest share of the largest second derivative of a pair that counts in the estimate of the gap.
-SMALLEST = 1e-3
 
 
 @compiled(inner=True, error_model="numpy")
@@ -116,7 +110,8 @@ def _penalise(U, d, q, lam, p, eps, gradient, H):
                         H[other, i, k, j] -= entry
                         if i != j:
                             H[other, j, k, i] -= entry
-    return value, c * max(least, SMALLEST * most) + 2.0 * eps
+    # Pairs of equal weights have no second derivatives: the estimate of the gap needs some.
+    return value, c * max(least, 1e-3 * most) + 2.0 * eps
 
 
 @compiled(inner=True, error_model="numpy")
@@ -133,10 +128,11 @@ def _inverse(D, rest, share, x, out):
 
 @compiled(inner=True, error_model="numpy")
 def _factorise(H):
-    """Overwrite the lower triangle of a matrix by its Cholesky factor; return whether it has one."""
+    """Overwrite the lower triangle of a matrix by its Cholesky factor, if it has one."""
     n = H.shape[0]
     for i in range(n):
-        H[i, i] *= 1.0 + RIDGE
+        # A ridge of the size of rounding.
+        H[i, i] *= 1.0 + 1e-14
         for j in range(i + 1):
             entry = H[i, j]
             for k in range(j):

@@ -1,432 +1,286 @@
-r"""The penalties of the classical machines as functions of U, with what Newton's method needs of
-them.
+r"""The penalties as functions of U, with what Newton's method needs of them.
 
-The sum of absolute values is the limit of :math:`\lambda\sum r`, :math:`r = \sqrt{w^2+\nu^2}`, as ν
-→ 0, with multipliers :math:`s\,r = \lambda w`. As for M3SVM
-(:mod:`svmcvx.fast.several_classes.newton`) Newton's method for this equation in s and w has
+Norms that are not smooth, those to a power p < 2 and absolute values, are limits of smoothed ones,
+:math:`\lambda r^p`, :math:`r = \sqrt{\|v\|^2+\nu^2}`, as ν → 0, with multipliers (flows) s that
+satisfy :math:`s\,r^{2-p} = \lambda p\,v`. Newton's method for this equation in s and v has, for
+p = 1,
 
-.. math:: ds = \frac{\lambda - s\,w/r}{r}\,dw
+.. math:: ds = \frac1r\Big(\lambda I - \frac{s\,v'}{r}\Big)\,dv
 
-and converges in a few steps also for tiny ν. Source: [ChanGolubMulet].
+and, unlike Newton's method for the quotient, converges in a few steps also for tiny ν. Its matrix,
+made symmetric, is positive semidefinite while no flow is longer than λ.
+
+Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.certificate.bounded import quietly
 from svmcvx.data import Features
-from svmcvx.fast.several_classes.systems import (
-    PairPenalty,
-    Penalty,
-    ScoreSystem,
-    ScoreSystemSettings,
-    centred,
-)
-from svmcvx.formulations.multiclass.machines import M3SVM, ClassicalStatement, objective_value
-from svmcvx.formulations.multiclass.statement import ScoreSpace, lengths
+from svmcvx.fast.several_classes.systems import PenaltyInverse, PenaltyTerms
+from svmcvx.formulations.multiclass.statement import lengths, pair_differences
+from svmcvx.losses import hinge_power_conjugate
 
 Floats: TypeAlias = NDArray[np.float64]
 
 TINY = float(np.finfo(np.float64).tiny)
+# Least smoothing ν.
+LEAST_NU = 1e-12
+# No step brings a multiplier nearer to its bound than this share of its distance before.
+BOUNDARY_SHARE = 0.1
 
 
-class PenaltyInverse(Protocol):
-    """The inverse of the second derivatives of a penalty, in the weights and the biases of the
-    features as they are.
-    """
+class Terms(PenaltyTerms, ABC):
+    """A penalty at a point U, with the derivatives of the smoothed one."""
 
-    bias: float
-    centred: bool
+    penalty: WeightPenalty
+    value: float
+    gradient: Floats
 
-    def apply(self, G: Floats) -> Floats:
-        """Return the inverse times a matrix of the shape of the weights."""
-
-    def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
-        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows
-        ``X[position]`` and `Q`.
+    def damp(self, gradient: Floats) -> None:
+        """Add second derivatives where there may be none, in proportion to the gradient of the
+        whole problem.
         """
+        self.damping = 1e-2 * float(np.abs(gradient[self.penalty.columns :]).max(initial=0.0))
 
-
-def products(X: Features, position: NDArray[np.intp]) -> Floats:
-    """Return the inner products of the rows ``X[position]``."""
-    gram = X @ X.T
-    return np.asarray((gram.toarray() if sp.issparse(gram) else gram)[np.ix_(position, position)])
-
-
-class WeightPenalty(ABC):
-    """A penalty of the first rows of U, the weights; the other rows are the biases."""
-
-    smooth: bool
+    def own(self, k: int) -> Floats | float:
+        return 0.0
 
     @abstractmethod
-    def value(self, U: Floats) -> float:
-        """Return Ω."""
-
-    @abstractmethod
-    def gradient(self, U: Floats) -> Floats:
-        """Return the gradient, of the smoothed penalty where Ω is not smooth."""
-
-    @abstractmethod
-    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        """Return the derivative of what has this gradient along ``U + length * D``, as a function
-        of the length.
-        """
-
-    @abstractmethod
-    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
+    def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
         """Return the parts of the duality gap from the gradient of the whole problem and from
         smoothing.
         """
 
-    @abstractmethod
-    def curvature(self, U: Floats, gradient: Floats, damping: float) -> Penalty:
-        """Return the second derivatives, with a damping of the biases."""
 
+class WeightPenalty(ABC):
+    """A penalty of the first rows of U, the weights; the last row are the biases, if there are any.
 
-class Squares:
-    """Second derivatives of squared norms, with a damping of the biases."""
-
-    def __init__(self, weights: Floats, c: int) -> None:
-        self.weights, self.c = weights, c
-
-    def edge(self, m: int) -> Floats:
-        """The same diagonal matrix for all pairs."""
-        return np.diag(self.weights / self.c)
-
-    def block(self, k: int) -> Floats:
-        """The same diagonal matrix for all classes."""
-        return np.diag(self.weights * ((self.c - 1) / self.c))
-
-    def diagonal(self, k: int) -> Floats:
-        """The same for all classes."""
-        return np.asarray(self.weights * ((self.c - 1) / self.c))
-
-    def product(self, D: Floats) -> Floats:
-        """Multiples of the rows."""
-        return np.asarray(self.weights[:, None] * D)
-
-
-class SmoothPenalty(WeightPenalty):
-    """A penalty with second derivatives that can be inverted."""
-
-    smooth = True
-
-    @abstractmethod
-    def unit(self, squares: float, weight: float) -> float:
-        """Return a stiffness σ of envelopes that moves the scores of observations with this mean
-        squared norm and weight.
-        """
-
-    @abstractmethod
-    def inverse(self, U: Floats) -> PenaltyInverse | None:
-        """Return the inverse of the second derivatives; None if they vanish."""
-
-    @abstractmethod
-    def powers(self, c: int) -> tuple[float, float, float]:
-        r"""Return λ, p and ε with which it is :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p +
-        \varepsilon(\|W\|^2 + \|b\|^2)` for c classes, on rows of sum 0.
-        """
-
-    def shortened(self, alpha: Floats, scores: ScoreSpace) -> Floats:
-        """Return the multipliers, of a hinge, times the share of at most 1 whose bound is best; as
-        they are where that is not known.
-        """
-        return alpha
-
-    @abstractmethod
-    def curvature(self, U: Floats, gradient: Floats, damping: float) -> PairPenalty:
-        """Return the second derivatives, with a damping of the biases."""
-
-
-class SquaresInverse:
-    """The inverse of a multiple ρ of the identity."""
-
-    bias, centred = 0.0, True
-
-    def __init__(self, rho: float) -> None:
-        self.rho = rho
-
-    def apply(self, G: Floats) -> Floats:
-        """Divide."""
-        return G / self.rho
-
-    def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
-        """Products of both factors."""
-        matrix = products(X, position)
-        matrix *= Q @ Q.T
-        matrix /= self.rho
-        return matrix
-
-
-class SquaredWeights(SmoothPenalty):
-    r"""The penalty :math:`\tfrac\rho2\|W\|^2`."""
-
-    def __init__(self, rho: float, columns: int) -> None:
-        self.rho, self.columns = rho, columns
-
-    def unit(self, squares: float, weight: float) -> float:
-        return min(self.rho / max(squares, TINY), weight)
-
-    def powers(self, c: int) -> tuple[float, float, float]:
-        return self.rho / (2.0 * c), 2.0, 0.0
-
-    def inverse(self, U: Floats) -> SquaresInverse:
-        return SquaresInverse(self.rho)
-
-    def shortened(self, alpha: Floats, scores: ScoreSpace) -> Floats:
-        squares = float((scores.gradient(alpha).W.value ** 2).sum())
-        return alpha * min(1.0, self.rho * float(alpha.sum()) / max(squares, TINY))
-
-    def value(self, U: Floats) -> float:
-        return 0.5 * self.rho * float((U[: self.columns] ** 2).sum())
-
-    def gradient(self, U: Floats) -> Floats:
-        gradient = np.zeros_like(U)
-        gradient[: self.columns] = self.rho * U[: self.columns]
-        return gradient
-
-    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        W, D = U[: self.columns], D[: self.columns]
-        start, rise = self.rho * float((W * D).sum()), self.rho * float((D**2).sum())
-        return lambda length: start + length * rise
-
-    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        W, b = gradient[: self.columns], gradient[self.columns :]
-        return 0.5 * float((W**2).sum()) / self.rho + float(np.abs(b).sum()), 0.0
-
-    def curvature(self, U: Floats, gradient: Floats, damping: float) -> Squares:
-        weights = np.full(U.shape[0], damping)
-        weights[: self.columns] = self.rho
-        return Squares(weights, U.shape[1])
-
-
-class EntrySquares:
-    """Second derivatives of a sum over entries, with a damping of common shifts."""
-
-    def __init__(self, entries: Floats, shift: float) -> None:
-        self.entries, self.shift = entries, shift
-
-    def block(self, k: int) -> Floats:
-        """Diagonal."""
-        return np.diag(self.diagonal(k))
-
-    def diagonal(self, k: int) -> Floats:
-        """Of one class."""
-        return np.asarray(self.entries[:, k] + self.shift / self.entries.shape[1])
-
-    def product(self, D: Floats) -> Floats:
-        """Entry by entry, and the means of the rows."""
-        return np.asarray(self.entries * D + self.shift * D.mean(axis=1, keepdims=True))
-
-
-class AbsoluteWeights(WeightPenalty):
-    r"""The penalty :math:`\lambda\sum_{jk}|W_{jk}|`, smoothed."""
-
-    smooth = False
-
-    def __init__(self, lam: float, columns: int) -> None:
-        self.lam, self.columns = lam, columns
-        self.nu = 1.0
-        self.flow: Floats | None = None
-
-    def value(self, U: Floats) -> float:
-        return self.lam * float(np.abs(U[: self.columns]).sum())
-
-    def multipliers(self, U: Floats) -> Floats:
-        """Return the derivatives of the smoothed penalty."""
-        W = U[: self.columns]
-        return np.asarray(self.lam * (W / np.hypot(W, self.nu)))
-
-    def gradient(self, U: Floats) -> Floats:
-        gradient = np.zeros_like(U)
-        gradient[: self.columns] = self.multipliers(U)
-        return gradient
-
-    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        return lambda length: float((self.multipliers(U + length * D) * D[: self.columns]).sum())
-
-    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        W, s = U[: self.columns], self.multipliers(U)
-        missing = gradient[: self.columns]
-        excess = float(np.abs(s - missing).max()) / self.lam - 1.0
-        part = abs(float((missing * W).sum())) + float(np.abs(gradient[self.columns :]).sum())
-        return part + max(excess, 0.0) * losses, self.smoothing_error(U)
-
-    def smoothing_error(self, U: Floats) -> float:
-        """Return the duality gap due to the multipliers of the smoothed penalty."""
-        W = np.abs(U[: self.columns])
-        root = np.hypot(W, self.nu)
-        # λ|w|(1 − |w|/r), without cancellation.
-        return self.lam * float((W * (self.nu / root) * (self.nu / (root + W))).sum())
-
-    def _second(self, U: Floats) -> Floats:
-        W = U[: self.columns]
-        root = np.hypot(W, self.nu)
-        s = self.lam * W / root if self.flow is None else self.flow
-        return np.asarray(np.maximum(self.lam - s * (W / root), 0.0) / root)
-
-    def curvature(self, U: Floats, gradient: Floats, damping: float) -> EntrySquares:
-        entries = np.full(U.shape, damping)
-        entries[: self.columns] = self._second(U)
-        common = float(np.abs(gradient.mean(axis=1)).max())
-        length = max(float(np.abs(U[: self.columns]).max()), self.nu)
-        return EntrySquares(entries, common / max(length, TINY))
-
-    def move(self, U: Floats, D: Floats, length: float, boundary_share: float) -> None:
-        """Take the multipliers along with a step from U; they keep a share of their distance from
-        the bounds.
-        """
-        exact = self.multipliers(U)
-        own = exact if self.flow is None else self.flow
-        full = exact + self._second(U) * D[: self.columns]
-        room = (1.0 - boundary_share) * (self.lam - np.abs(own))
-        moved = own + min(length, 1.0) * (full - own)
-        self.flow = np.clip(moved, -np.abs(own) - room, np.abs(own) + room)
-
-
-class PairNorms:
-    r"""The regulariser at a point, its norms smoothed to :math:`r = \sqrt{\|v\|^2+\nu^2}`, and its
-    second derivatives.
+    `nu` is the smoothing, 0 for a smooth penalty, and `flow` its multipliers, if there are some.
     """
 
-    def __init__(self, system: M3SVMSystem, U: Floats, nu: float, flow: Floats | None) -> None:
-        statement, self.system = system.statement, system
-        lam, p, eps = statement.lam, statement.p, statement.eps
-        self.V = U[:-1] @ system.P
-        self.r = np.hypot(lengths(self.V, 2), nu)
-        b = system.q @ U
-        with np.errstate(over="ignore"):
-            self.stiffness = lam * p * self.r ** (p - 2.0)
-        self.flow = self.stiffness * self.V
-        self.gradient = 2.0 * eps * np.outer(system.q, b)
-        self.gradient[:-1] += self.flow @ system.P.T + 2.0 * eps * U[:-1]
-        self.scaled_flow = self.V
-        if flow is not None and p < 2:
-            scaled = flow / self.stiffness
-            self.scaled_flow = scaled * (self.r / np.maximum(lengths(scaled, 2), self.r))
-        self.radial = np.divide(
-            p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0
-        )
+    columns: int
+    nu = 0.0
+    flow: Floats | None = None
+
+    @abstractmethod
+    def at(self, U: Floats) -> Terms:
+        """Return the penalty at a point."""
+
+    @abstractmethod
+    def start_smoothing(self, width: float, length: float) -> None:
+        """Choose ν for a penalty that is not smooth, with an error of at most the width.
+
+        `length` is that of weights that move scores by 1.
+        """
+
+    @abstractmethod
+    def move(self, U: Floats, D: Floats, length: float) -> None:
+        """Change the flow along with a step from U."""
+
+
+class PairPenalty(WeightPenalty):
+    r"""The penalty :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)` with
+    :math:`b = q'U`, on rows that sum to zero.
+
+    For p = 2 and ε = 0 it is :math:`\lambda c\|W\|_F^2`.
+    """
+
+    def __init__(
+        self, c: int, columns: int, q: Floats, *, lam: float, p: float, eps: float
+    ) -> None:
+        self.columns, self.q = columns, q
+        self.lam, self.p, self.eps = lam, p, eps
+        self.P = pair_differences(c)
+        self.pairs = {pair: m for m, pair in enumerate(zip(*np.triu_indices(c, 1), strict=True))}
+
+    def at(self, U: Floats) -> PairTerms:
+        return PairTerms(self, U)
+
+    def start_smoothing(self, width: float, length: float) -> None:
+        if self.p < 2:
+            error = width / (self.lam * len(self.pairs))
+            self.nu = max(min(error ** (1.0 / self.p), length), LEAST_NU)
+
+    def move(self, U: Floats, D: Floats, length: float) -> None:
+        if self.p < 2:
+            terms = self.at(U)
+            full = terms.flow + terms.flow_change(D[: self.columns] @ self.P)
+            own = terms.flow if self.flow is None else self.flow
+            self.flow = own + min(length, 1.0) * (full - own)
+
+
+class PairTerms(Terms):
+    """Pairs of weights at a point, with norms r, smoothed, and their flows."""
+
+    shift_invariant = True
+
+    @quietly
+    def __init__(self, penalty: PairPenalty, U: Floats) -> None:
+        self.penalty, self.W = penalty, U[: penalty.columns]
+        eps, q, d = penalty.eps, penalty.q, penalty.columns
+        # For p = 2 all pairs together are a multiple of the squares.
+        self.rho = 2.0 * penalty.lam * U.shape[1] if penalty.p == 2 else 0.0
+        self.value = (0.5 * self.rho + eps) * float(np.vdot(self.W, self.W))
+        self.gradient = np.zeros_like(U)
+        self.gradient[:d] = (self.rho + 2.0 * eps) * self.W
+        if not self.rho:
+            self.value += penalty.lam * float((self.size**penalty.p).sum())
+            self.gradient[:d] += self.flow @ penalty.P.T
+        if eps:
+            b = q @ U
+            self.value += eps * float(b @ b)
+            self.gradient += 2.0 * eps * np.outer(q, b)
+
+    @cached_property
+    def V(self) -> Floats:
+        """The differences of the weights."""
+        return np.asarray(self.W @ self.penalty.P)
+
+    @cached_property
+    def size(self) -> Floats:
+        """Their norms."""
+        return lengths(self.V, 2)
+
+    @cached_property
+    def r(self) -> Floats:
+        """Their smoothed norms."""
+        return np.hypot(self.size, self.penalty.nu)
+
+    @cached_property
+    def stiffness(self) -> Floats:
+        """Flows over differences."""
+        return np.asarray(self.penalty.lam * self.penalty.p * self.r ** (self.penalty.p - 2.0))
 
     @property
-    def _share(self) -> float:
-        """Weight of the squares in one pair."""
-        return float(2.0 * self.system.statement.eps / self.system.P.shape[0])
+    def flow(self) -> Floats:
+        """The derivatives in the differences."""
+        return self.stiffness * self.V
 
-    def edge(self, m: int) -> Floats:
-        """Return the matrix of second derivatives of the pair m, with its share of the squares."""
-        q, share = self.system.q, self._share
-        matrix = share * np.outer(q, q)
-        outer = np.outer(self.scaled_flow[:, m], self.V[:, m])
-        matrix[:-1, :-1] += (self.stiffness[m] * self.radial[m]) * (outer + outer.T)
-        matrix[np.diag_indices(q.size - 1)] += self.stiffness[m] + share
-        return np.asarray(matrix)
+    def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
+        """By Fenchel's and Young's inequality, at the flows and at those without a residual."""
+        W, b = gradient[: self.penalty.columns], gradient[self.penalty.columns :]
+        biases = float(np.abs(b).sum())
+        if self.rho:
+            return float(np.vdot(W, W)) / (2.0 * self.rho) + biases, 0.0
+        smoothing = self._excess(self.flow, losses) if self.penalty.nu else 0.0
+        corrected = self.flow - W @ self.penalty.P / self.penalty.P.shape[0]
+        part = self._excess(corrected, losses) - smoothing
+        return max(part, 0.0) + biases, smoothing
 
-    def apply(self, dV: Floats) -> Floats:
+    def _excess(self, flow: Floats, losses: float) -> float:
+        r"""Return :math:`\lambda\|v\|^p` and its conjugate at flows, less the inner products."""
+        lam, p = self.penalty.lam, self.penalty.p
+        size, outside = lengths(flow, 2), 0.0
+        if p == 1:
+            # Flows that are too long are shortened together with the multipliers.
+            outside = max(float(size.max()) / lam - 1.0, 0.0) * losses
+            size = np.minimum(size, lam)
+        conjugates = hinge_power_conjugate(size, lam, p)
+        return outside + float((lam * self.size**p + conjugates - size * self.size).sum())
+
+    @cached_property
+    def _radial(self) -> Floats:
+        exponent, square = self.penalty.p - 2.0, 2.0 * self.r**2
+        return np.divide(exponent, square, out=np.zeros_like(square), where=square > 0)
+
+    @cached_property
+    def _along(self) -> Floats:
+        """Flows over their stiffness, no longer than r."""
+        if self.penalty.flow is None:
+            return self.V
+        scaled = self.penalty.flow / self.stiffness
+        return np.asarray(scaled * (self.r / np.maximum(lengths(scaled, 2), self.r)))
+
+    def flow_change(self, dV: Floats) -> Floats:
         """Return the change of the flows with the differences."""
-        along = self.scaled_flow * (self.V * dV).sum(axis=0) + self.V * (self.scaled_flow * dV).sum(
-            axis=0
-        )
-        return np.asarray(self.stiffness * (dV + self.radial * along))
+        along = self._along * (self.V * dV).sum(axis=0) + self.V * (self._along * dV).sum(axis=0)
+        return np.asarray(self.stiffness * (dV + self._radial * along))
 
     def product(self, D: Floats) -> Floats:
-        """Return the change of the gradient with U."""
-        P, q, eps = self.system.P, self.system.q, self.system.statement.eps
-        image = 2.0 * eps * np.outer(q, q @ D)
-        image[:-1] += self.apply(D[:-1] @ P) @ P.T + 2.0 * eps * D[:-1]
+        penalty, dW = self.penalty, D[: self.penalty.columns]
+        image = np.zeros_like(D)
+        if penalty.eps:
+            image += 2.0 * penalty.eps * np.outer(penalty.q, penalty.q @ D)
+        image[: penalty.columns] += (self.rho + 2.0 * penalty.eps) * dW
+        if not self.rho:
+            image[: penalty.columns] += self.flow_change(dW @ penalty.P) @ penalty.P.T
         return np.asarray(image)
 
-    def _pairs_of(self, k: int) -> list[int]:
-        return [m for m, pair in enumerate(self.system.pairs) if k in pair]
-
-    def block(self, k: int) -> Floats:
-        """Return the sum of the matrices of all pairs with class k."""
-        return np.asarray(sum(self.edge(m) for m in self._pairs_of(k)))
+    def edge(self, k: int, j: int) -> Floats:
+        penalty, d, c = self.penalty, self.penalty.columns, self.W.shape[1]
+        matrix = np.zeros((penalty.q.size, penalty.q.size))
+        if penalty.eps:
+            matrix += (2.0 * penalty.eps / c) * np.outer(penalty.q, penalty.q)
+        diagonal = (self.rho + 2.0 * penalty.eps) / c
+        if not self.rho:
+            m = penalty.pairs[k, j]
+            outer = np.outer(self._along[:, m], self.V[:, m])
+            matrix[:d, :d] += (self.stiffness[m] * self._radial[m]) * (outer + outer.T)
+            diagonal += float(self.stiffness[m])
+        matrix.ravel()[: d * matrix.shape[0] : matrix.shape[0] + 1] += diagonal
+        return matrix
 
     def diagonal(self, k: int) -> Floats:
-        """Return the diagonal of :meth:`block`."""
-        q, pairs = self.system.q, self._pairs_of(k)
-        diagonal = len(pairs) * self._share * q**2
-        along = 2.0 * self.radial * self.scaled_flow * self.V
-        diagonal[:-1] += (self.stiffness * (1.0 + along))[:, pairs].sum(axis=1) + len(
-            pairs
-        ) * self._share
+        penalty, c = self.penalty, self.W.shape[1]
+        shares = 2.0 * penalty.eps * (c - 1) / c
+        diagonal = shares * penalty.q**2
+        diagonal[: penalty.columns] += shares + self.rho * (c - 1) / c
+        if not self.rho:
+            along = self.stiffness * (1.0 + 2.0 * self._radial * self._along * self.V)
+            diagonal[: penalty.columns] += along[:, penalty.P[k] != 0].sum(axis=1)
         return np.asarray(diagonal)
 
-
-class M3SVMSystem(ScoreSystem):
-    """Data, gradients and Newton systems of M3SVM with Euclidean norms, in the unknowns U."""
-
-    def __init__(self, statement: M3SVM, settings: ScoreSystemSettings | None = None) -> None:
-        super().__init__(statement.scores, settings)
-        self.statement = statement
-        self.P = statement.P
-
-    def point(self, W: Floats, b: Floats) -> Floats:
-        return centred(super().point(W, b))
-
-    def objective_value(self, U: Floats, loss: float) -> float:
-        """Return P at U from the sum of its losses."""
-        b = self.q @ U
-        squares = float((U[:-1] ** 2).sum() + (b**2).sum())
-        lam, p, eps = self.statement.lam, self.statement.p, self.statement.eps
-        with np.errstate(over="ignore"):
-            return float(
-                objective_value(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps)
-            )
-
-    def full_flow(self, flow: Floats) -> Floats:
-        """Return flows in terms of the features."""
-        return flow if sp.issparse(self.Z) else np.asarray(self.scores.unreduced(flow))
+    def inverse(self) -> PenaltyInverse | None:
+        """Return the inverse of the second derivatives in the weights, None if there is none."""
+        smooth = self.penalty.p == 2 or (self.penalty.p > 2 and self.V.any())
+        return PairInverse(self) if smooth else None
 
 
-# Shorter differences than this share of the longest count as so long in the second derivatives,
-# which vanish with them.
-SHORTEST = 1e-3
+class PairInverse(PenaltyInverse):
+    """The inverse by the formula of Sherman, Morrison and Woodbury, on rows that sum to zero."""
 
-
-class PairInverse:
-    """The inverse of the second derivatives of :class:`PairPowers` in the weights."""
-
-    centred = False
-
-    def __init__(self, system: M3SVMSystem, W: Floats) -> None:
-        statement, self.P = system.statement, system.P
-        lam, p, eps = statement.lam, statement.p, statement.eps
-        V = W @ self.P
-        size = lengths(V, 2)
-        size = np.maximum(size, SHORTEST * float(size.max()))
-        a = lam * p * size ** (p - 2.0)
-        self.bias = 2.0 * eps
-        self.classes = sl.inv((self.P * a) @ self.P.T + 2.0 * eps * np.eye(self.P.shape[0]))
+    def __init__(self, terms: PairTerms) -> None:
+        penalty, self.P = terms.penalty, terms.penalty.P
+        c, p = self.P.shape[0], penalty.p
+        # The second derivatives vanish with the differences: shorter ones count as so long.
+        size = np.ones(self.P.shape[1])
+        if p > 2:
+            size = np.maximum(terms.size, 1e-3 * float(terms.size.max()))
+        a = penalty.lam * p * size ** (p - 2.0)
+        self.bias = 2.0 * penalty.eps
+        laplacian = (self.P * a) @ self.P.T
+        # On rows that sum to zero the constant changes nothing.
+        self.classes = sl.inv(laplacian + self.bias * np.eye(c) + np.trace(laplacian) / c**2)
         self.pairs = self.classes @ self.P
-        self.directions = V / size
         self.triangle: Floats | None = None
         if p > 2:
+            self.directions = terms.V / size
             small = (self.directions.T @ self.directions) * (self.P.T @ self.pairs)
             small[np.diag_indices_from(small)] += 1.0 / ((p - 2.0) * a)
             self.triangle = sl.cholesky(small, lower=True)
 
     def apply(self, G: Floats) -> Floats:
-        """By the formula."""
         found = np.asarray(G @ self.classes)
         if self.triangle is None:
             return found
         along = (self.directions * (found @ self.P)).sum(axis=0)
-        return np.asarray(
-            found - (self.directions * sl.cho_solve((self.triangle, True), along)) @ self.pairs.T
-        )
+        solved = sl.cho_solve((self.triangle, True), along)
+        return np.asarray(found - (self.directions * solved) @ self.pairs.T)
 
     def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
-        """Products of both factors, less those of what the pairs add."""
-        matrix = products(X, position)
+        products = X @ X.T
+        dense = products.toarray() if sp.issparse(products) else products
+        matrix = np.asarray(dense[np.ix_(position, position)])
         matrix *= Q @ self.classes @ Q.T
         if self.triangle is not None:
             along = np.asarray(X @ self.directions)[position] * (Q @ self.pairs)
@@ -435,98 +289,76 @@ class PairInverse:
         return matrix
 
 
-class DampedNorms:
-    """Second derivatives of the regulariser with a damping of the biases."""
+class AbsolutePenalty(WeightPenalty):
+    r"""The penalty :math:`\lambda\sum_{jk}|W_{jk}|`."""
 
-    def __init__(self, norms: PairNorms, damping: float, pairs: int) -> None:
-        self.norms, self.damping, self.pairs = norms, damping, pairs
+    def __init__(self, c: int, columns: int, lam: float) -> None:
+        self.columns, self.lam, self.entries = columns, lam, columns * c
 
-    def edge(self, m: int) -> Floats:
-        """That of the pair, with its share of the damping."""
-        matrix = self.norms.edge(m)
-        matrix[-1, -1] += self.damping / self.pairs
-        return matrix
+    def at(self, U: Floats) -> AbsoluteTerms:
+        return AbsoluteTerms(self, U)
 
-    def block(self, k: int) -> Floats:
-        """That of the class, damped."""
-        matrix = self.norms.block(k)
-        matrix[-1, -1] += self.damping
-        return matrix
+    def start_smoothing(self, width: float, length: float) -> None:
+        self.nu = max(min(width / (self.lam * self.entries), length), LEAST_NU)
 
-    def diagonal(self, k: int) -> Floats:
-        """That of the class, damped."""
-        diagonal = self.norms.diagonal(k)
-        diagonal[-1] += self.damping
-        return diagonal
+    def move(self, U: Floats, D: Floats, length: float) -> None:
+        terms = self.at(U)
+        own = terms.flow if self.flow is None else self.flow
+        full = terms.flow + terms.second * D[: self.columns]
+        reach = np.abs(own) + (1.0 - BOUNDARY_SHARE) * (self.lam - np.abs(own))
+        self.flow = np.clip(own + min(length, 1.0) * (full - own), -reach, reach)
+
+
+class AbsoluteTerms(Terms):
+    """Absolute values at a point."""
+
+    shift_invariant = False
+
+    def __init__(self, penalty: AbsolutePenalty, U: Floats) -> None:
+        self.penalty, self.rows, self.W = penalty, U.shape[0], U[: penalty.columns]
+        self.root = np.hypot(self.W, penalty.nu)
+        self.flow = penalty.lam * np.divide(
+            self.W, self.root, out=np.zeros_like(self.W), where=self.root > 0
+        )
+        self.value = penalty.lam * float(np.abs(self.W).sum())
+        self.gradient = np.zeros_like(U)
+        self.gradient[: penalty.columns] = self.flow
+
+    def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
+        missing, b = gradient[: self.penalty.columns], gradient[self.penalty.columns :]
+        excess = float(np.abs(self.flow - missing).max()) / self.penalty.lam - 1.0
+        part = abs(float((missing * self.W).sum())) + float(np.abs(b).sum())
+        # λ|w|(1 − |w|/r), without cancellation.
+        size, share = np.abs(self.W), self.penalty.nu / self.root
+        smoothing = self.penalty.lam * float(
+            (size * share * (self.penalty.nu / (self.root + size))).sum()
+        )
+        return part + max(excess, 0.0) * losses, smoothing
+
+    @cached_property
+    def second(self) -> Floats:
+        """Second derivatives in the weights."""
+        s = self.flow if self.penalty.flow is None else self.penalty.flow
+        return np.asarray(np.maximum(self.penalty.lam - s * (self.W / self.root), 0.0) / self.root)
+
+    def damp(self, gradient: Floats) -> None:
+        super().damp(gradient)
+        common = float(np.abs(gradient.mean(axis=1)).max())
+        self.shift = common / max(float(np.abs(self.W).max()), self.penalty.nu, TINY)
 
     def product(self, D: Floats) -> Floats:
-        """The change of the gradient with U."""
-        image = self.norms.product(D)
-        image[-1] += self.damping * D[-1]
-        return image
+        image = np.repeat(self.shift * D.mean(axis=1, keepdims=True), D.shape[1], axis=1)
+        image[: self.penalty.columns] += self.second * D[: self.penalty.columns]
+        return np.asarray(image)
 
+    def edge(self, k: int, j: int) -> Floats:
+        return np.diag(np.full(self.rows, -self.shift / self.W.shape[1]))
 
-class PairPowers(SmoothPenalty):
-    r"""The penalty :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)`, p ≥
-    2.
-    """
+    def own(self, k: int) -> Floats:
+        own = np.full(self.rows, self.shift)
+        own[: self.penalty.columns] += self.second[:, k]
+        return own
 
-    def __init__(self, system: M3SVMSystem) -> None:
-        self.system = system
-
-    def _norms(self, U: Floats) -> PairNorms:
-        return PairNorms(self.system, U, 0.0, None)
-
-    def value(self, U: Floats) -> float:
-        return self.system.objective_value(U, 0.0)
-
-    def gradient(self, U: Floats) -> Floats:
-        return self._norms(U).gradient
-
-    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
-        return lambda length: float((self.gradient(U + length * D) * D).sum())
-
-    def unit(self, squares: float, weight: float) -> float:
-        return weight / max(squares, TINY)
-
-    def powers(self, c: int) -> tuple[float, float, float]:
-        statement = self.system.statement
-        return float(statement.lam), float(statement.p), float(statement.eps)
-
-    def inverse(self, U: Floats) -> PairInverse | None:
-        W = U[:-1]
-        return (
-            PairInverse(self.system, W)
-            if self.system.statement.p == 2 or (W @ self.system.P).any()
-            else None
-        )
-
-    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        W, b = gradient[:-1], gradient[-1]
-        inverse = self.inverse(U)
-        part = np.inf if inverse is None else 0.5 * float((W * inverse.apply(W)).sum())
-        return part + float(np.abs(b).sum()), 0.0
-
-    def curvature(self, U: Floats, gradient: Floats, damping: float) -> DampedNorms:
-        return DampedNorms(self._norms(U), damping, self.system.P.shape[0])
-
-
-class ClassicalSystem(ScoreSystem):
-    """Data and penalty of a classical machine."""
-
-    dense_share = 1 / 3
-
-    def __init__(
-        self, statement: ClassicalStatement, settings: ScoreSystemSettings | None = None
-    ) -> None:
-        super().__init__(statement.scores, settings)
-        self.statement = statement
-        kappa = statement.regulariser.curvature(statement.scores.data.c)
-        self.penalty: SquaredWeights | AbsoluteWeights
-        if kappa is None:
-            self.penalty = AbsoluteWeights(statement.lam, self.columns)
-        else:
-            self.penalty = SquaredWeights(2.0 * statement.lam * kappa, self.columns)
-
-    def normalised(self, A: Floats) -> Floats:
-        return centred(A) if self.penalty.smooth else A
+    def diagonal(self, k: int) -> Floats:
+        c = self.W.shape[1]
+        return self.own(k) - self.shift * (c - 1) / c

@@ -20,37 +20,10 @@ import numpy as np
 
 from svmcvx.system.compilation import compiled
 
-__all__ = [
-    "BOUND",
-    "CONE",
-    "FREE",
-    "LARGEST",
-    "SUM",
-    "face_product",
-    "face_rows",
-    "project_box",
-    "project_top",
-]
-
 # Where an entry ends: at zero, inside, at its largest value.
 BOUND, FREE, LARGEST = 0, 1, 2
 # Whether the sum of a row is below its bound, or at it.
 CONE, SUM = 0, 1
-
-
-@compiled(nogil=True)
-def project_box(raw, s, a, state):
-    """Clip each row to [0, s]."""
-    n, m = raw.shape
-    for i in range(n):
-        for j in range(m):
-            value = raw[i, j]
-            if value <= 0.0:
-                a[i, j], state[i, j] = 0.0, BOUND
-            elif value >= s[i]:
-                a[i, j], state[i, j] = s[i], LARGEST
-            else:
-                a[i, j], state[i, j] = value, FREE
 
 
 @compiled(inner=True, nogil=True)
@@ -242,15 +215,43 @@ def face_rows(state, mode, codes, k, boxed, owner, rows):
 
 
 @compiled(nogil=True)
-def face_product(owner, vectors, df, out):
-    """Add to `out` the image of differences `df` under the projectors onto the faces, `vectors` in
-    terms of differences.
-    """
-    m = df.shape[1]
+def face_product(owner, rows, S, out):
+    """Add to `out` the image of scores `S` under the projectors onto the faces."""
+    c = S.shape[1]
     for v in range(owner.size):
         i = owner[v]
         along = 0.0
+        for k in range(c):
+            along += rows[v, k] * S[i, k]
+        for k in range(c):
+            out[i, k] += along * rows[v, k]
+
+
+@compiled(nogil=True)
+def project_smoothed(raw, s, sigma, delta, a, h):
+    r"""Write the multipliers a with :math:`2a/s = 1 + x/\sqrt{x^2+\delta^2}` at x = (raw − a)/σ,
+    and their derivatives in `raw` times σ.
+    """
+    n, m = raw.shape
+    for i in range(n):
         for j in range(m):
-            along += vectors[v, j] * df[i, j]
-        for j in range(m):
-            out[i, j] += along * vectors[v, j]
+            low, high = (raw[i, j] - s[i]) / sigma, raw[i, j] / sigma
+            x = min(max(0.0, low), high)
+            for _ in range(100):
+                root = np.hypot(x, delta)
+                tail = delta / root * (delta / (root + abs(x))) / 2.0
+                value = s[i] * (1.0 - tail if x >= 0.0 else tail)
+                bend = s[i] * (delta / root) ** 2 / (2.0 * root)
+                wrong = sigma * x + value - raw[i, j]
+                if wrong > 0.0:
+                    high = x
+                elif wrong < 0.0:
+                    low = x
+                following = x - wrong / (sigma + bend)
+                if not low < following < high:
+                    following = 0.5 * (low + high)
+                if wrong == 0.0 or following in (x, low, high):
+                    break
+                x = following
+            a[i, j] = value
+            h[i, j] = sigma * bend / (sigma + bend)

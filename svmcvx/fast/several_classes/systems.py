@@ -2,23 +2,17 @@ r"""Newton systems of losses of score differences with a penalty of the weights.
 
 With centred data :math:`Z = [X - 1m',\, 1]` and :math:`U = [W;\, b + m'W]` the scores are
 :math:`ZU`; without biases Z = X and U = W. A loss of score differences has second derivatives
-between pairs of classes only, and on matrices whose rows sum to zero so have the penalties,
-:math:`\|U\|^2 = \tfrac1c\sum_{k<l}\|u_k - u_l\|^2`. The Newton matrix therefore is the Laplacian of
-a graph whose vertices are the classes and whose edge kl has the matrix
-
-.. math:: M_{kl} = \sum_i h_{ikl}\, z_i z_i' + \text{the second derivatives of the penalty}.
-
-For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation i belongs to k or
-l: forming all edges takes :math:`n(c-1)d^2` operations, not :math:`nc^2d^2/2`. With the last class
-eliminated the matrix has (c − 1)(d + 1) rows.
+between pairs of classes only: its Newton matrix is the Laplacian of a graph whose vertices are the
+classes and whose edge kl has the matrix :math:`\sum_i h_{ikl}\, z_i z_i'`. The norms of pairs of
+weights, and :math:`\|U\|^2 = \tfrac1c\sum_{k<l}\|u_k - u_l\|^2` on rows that sum to zero, are of
+the same kind; then the last class is eliminated, and the matrix has (c − 1)(d + 1) rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -27,203 +21,153 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.bounded import row_sums
 from svmcvx.data import Features
+from svmcvx.fast.several_classes.projection_passes import face_product
 from svmcvx.formulations.multiclass.statement import ScoreSpace
 from svmcvx.numerical import conjugate_gradients
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
-TINY = float(np.finfo(np.float64).tiny)
-# Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at
-# each failure.
-RIDGE = 1e-13
-# Share of the trace of the second derivatives of softmax that conjugate gradients leave out at
-# first, if the others are at most FEW of all observations; and the relative residual with all
-# observations above which they continue with all.
-FEW, LARGEST_RESIDUAL = 0.5, 0.5
-# Products of conjugate gradients in a step up to which its preconditioner serves in the next one as
-# well, and up to which it does there.
-SERVES_UP_TO = 30
 
+class PenaltyTerms(Protocol):
+    """Second derivatives of a penalty at a point."""
 
-@dataclass(frozen=True)
-class ScoreSystemSettings:
-    """Parameters of the Newton systems: how they are formed and solved.
+    # Whether the same vector added to the columns of all classes changes nothing.
+    shift_invariant: bool
+    # Second derivative of the biases that is added.
+    damping: float
 
-    Attributes
-    ----------
-    negligible : float
-        Observations are left out of an edge if together they add at most this share of its
-        regulariser and, to the biases, of what the other edges add.
-    largest_block : int
-        Columns up to which the preconditioner has a block for each class, and not a diagonal.
-    """
+    def edge(self, k: int, j: int) -> Floats:
+        """Return minus the second derivatives in the columns of classes k < j, as a new array."""
 
-    negligible: float = 1e-2
-    largest_block: int = 1500
-
-
-class Penalty(Protocol):
-    """Second derivatives of the penalty."""
-
-    def block(self, k: int) -> Floats:
-        """Return the matrix of second derivatives in the column of class k."""
+    def own(self, k: int) -> Floats | float:
+        """Return the diagonal of what those of class k are more than the sum of its edges."""
 
     def diagonal(self, k: int) -> Floats:
-        """Return the diagonal of :meth:`block`."""
+        """Return the diagonal of the second derivatives in the column of class k."""
 
     def product(self, D: Floats) -> Floats:
         """Return the change of the gradient with U."""
 
 
-class PairPenalty(Penalty, Protocol):
-    """Second derivatives between pairs of classes, on matrices U whose rows sum to zero."""
+class PenaltyInverse(Protocol):
+    """The inverse of the second derivatives of a penalty in the weights of raw features."""
 
-    def edge(self, m: int) -> Floats:
-        """Return the matrix of the pair m, as a new array."""
+    # Second derivative in the biases.
+    bias: float
+
+    def apply(self, G: Floats) -> Floats:
+        """Return the inverse times a matrix of the shape of the weights."""
+
+    def gram(self, X: Features, position: Rows, Q: Floats) -> Floats:
+        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows
+        ``X[position]`` and `Q`.
+        """
 
 
 class Curvature(Protocol):
-    """Second derivatives of the losses in the differences f."""
+    """Second derivatives of the losses in the scores: a Laplacian for each observation."""
 
-    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
-        """Return the observations of each part of the edge kj, and their weights."""
-
-    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Set the weight of some observations in a part of the edge kj to zero."""
-
-    def apply(self, df: Floats) -> Floats:
-        """Return H df: minus the change of the multipliers with f."""
+    def edge(self, k: int, j: int) -> Floats:
+        """Return the weight of each observation between the classes k and j."""
 
     def vertex(self, k: int) -> Floats:
         """Return the weight of each observation in the diagonal block of class k."""
 
+    def product(self, S: Floats) -> Floats:
+        """Return the change of the derivatives with the scores."""
+
 
 class SeparateCurvature:
-    """Second derivatives of a sum of losses of one difference each."""
+    """Second derivatives h, shape (n, c − 1), of a sum of losses of one difference each."""
 
-    def __init__(self, scores: ScoreSpace, members: list[Rows], h: Floats) -> None:
-        self.scores, self.members, self.h = scores, members, h
+    def __init__(self, scores: ScoreSpace, h: Floats) -> None:
+        self.scores, self.h, self.codes = scores, h, scores.data.codes
+        self.vertices = np.abs(scores.coefficients(h))
 
-    def _ends(self, k: int, j: int) -> list[tuple[Rows, int]]:
-        return [(self.members[a], b - (b > a)) for a, b in ((k, j), (j, k))]
-
-    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
+    def edge(self, k: int, j: int) -> Floats:
         """The observations of k towards j, and those of j towards k."""
-        return [(rows, self.h[rows, column]) for rows, column in self._ends(k, j)]
-
-    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Set h to zero, so that :meth:`apply` is the product with the matrix that was factorised."""
-        members, column = self._ends(k, j)[part]
-        self.h[members[rows], column] = 0.0
-
-    def apply(self, df: Floats) -> Floats:
-        """H df."""
-        return self.h * df
+        towards = np.where(self.codes == k, self.vertices[:, j], self.vertices[:, k])
+        return np.where((self.codes == k) | (self.codes == j), towards, 0.0)
 
     def vertex(self, k: int) -> Floats:
         """The sum of h for observations of k, the entry of k for others."""
-        weights = self.scores.expand(self.h)[:, k]
-        weights[self.members[k]] = self.h[self.members[k]].sum(axis=1)
-        return weights
+        return self.vertices[:, k]
+
+    def product(self, S: Floats) -> Floats:
+        """By the differences."""
+        return self.scores.coefficients(self.h * self.scores.differences(S))
 
 
-class JointCurvature:
-    """Second derivatives of the softmax: diag(a) − aa' for each observation, times its weight."""
+class SoftmaxCurvature:
+    """Second derivatives of the softmax: diag(p) − pp' for each observation, times its weight."""
 
     def __init__(self, scores: ScoreSpace, a: Floats) -> None:
-        self.scores, self.a = scores, a
-        self.weight = scores.data.weight
-        self.share = scores.expand(a)
+        self.weight, self.share = scores.data.weight, scores.expand(a)
         self.share[np.arange(a.shape[0]), scores.data.codes] = np.maximum(1.0 - a.sum(axis=1), 0.0)
 
-    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
-        """All observations, with the product of their probabilities."""
-        return [(np.arange(self.weight.size), self.weight * self.share[:, k] * self.share[:, j])]
-
-    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Do nothing: the multipliers of this loss need not fit the matrix that was factorised."""
-
-    def apply(self, df: Floats) -> Floats:
-        """(diag(a) − aa') df."""
-        moved = self.a * df
-        return np.asarray(
-            self.weight[:, None] * (moved - self.a * moved.sum(axis=1, keepdims=True))
-        )
+    def edge(self, k: int, j: int) -> Floats:
+        """The products of the probabilities."""
+        return np.asarray(self.weight * self.share[:, k] * self.share[:, j])
 
     def vertex(self, k: int) -> Floats:
         """The variance of the indicator of k."""
         return np.asarray(self.weight * self.share[:, k] * (1.0 - self.share[:, k]))
 
-    def mean(self) -> Floats:
-        """Return the weight of each observation in the mean over the c − 1 directions in which
-        scores differ.
-        """
-        return np.asarray(self.weight * (1.0 - (self.share**2).sum(axis=1)) / self.a.shape[1])
-
-    def heaviest(self, squares: Floats) -> Rows:
-        """Return the observations, with these squared norms, that have nearly all of the trace."""
-        trace = self.weight * (1.0 - (self.share**2).sum(axis=1)) * squares
-        order = np.argsort(trace, kind="stable")
-        return np.sort(order[np.searchsorted(np.cumsum(trace[order]), 3e-3 * trace.sum()) :])
-
-    def product(self, Z: Features, rows: Rows | slice = slice(None)) -> Callable[[Floats], Floats]:
-        """Return D ↦ Z'H(ZD) for some observations, whose rows of the data are Z; in scores, where
-        H is diag(p) − pp'.
-        """
-        share = self.share[rows]
-        weighted = self.weight[rows][:, None] * share
-
-        def multiply(D: Floats) -> Floats:
-            moved = np.asarray(Z @ D)
-            moved -= row_sums(share * moved)[:, None]
-            moved *= weighted
-            return np.asarray(Z.T @ moved)
-
-        return multiply
+    def product(self, S: Floats) -> Floats:
+        """(diag(p) − pp') S."""
+        centred_scores = S - row_sums(self.share * S)[:, None]
+        return np.asarray(self.weight[:, None] * self.share * centred_scores)
 
 
-@dataclass
-class Preconditioner:
-    """The preconditioner of the last steps, and the products that the last of them took with it."""
+class FaceCurvature:
+    """σ times the projectors onto the faces of an envelope: orthonormal vectors `rows` of
+    coefficients of the scores, of the observations `owner`.
+    """
 
-    solve: Callable[[Floats], Floats] | None = None
-    products: int = 0
+    def __init__(self, n: int, sigma: float, owner: Rows, rows: Floats) -> None:
+        self.n, self.sigma, self.owner, self.rows = n, sigma, owner, rows
+
+    def edge(self, k: int, j: int) -> Floats:
+        """The observations whose faces join k and j."""
+        products = self.rows[:, k] * self.rows[:, j]
+        return np.asarray(-self.sigma * np.bincount(self.owner, products, self.n))
+
+    def vertex(self, k: int) -> Floats:
+        """The squares of the coefficients of k."""
+        return -self.edge(k, k)
+
+    def product(self, S: Floats) -> Floats:
+        """σ times the projections of S."""
+        image = np.zeros_like(S)
+        face_product(self.owner, self.rows, S, image)
+        return self.sigma * image
 
 
 class ScoreSystem:
     """Data and Newton systems of losses of score differences in the unknowns U."""
 
-    dense_share: ClassVar[float] = math.inf
-
-    def __init__(self, scores: ScoreSpace, settings: ScoreSystemSettings | None = None) -> None:
+    def __init__(self, scores: ScoreSpace) -> None:
         self.scores = scores
-        self.settings = settings or ScoreSystemSettings()
-        data = self.scores.data
+        X = scores.X
         # Data that stay sparse are neither centred nor replaced by a square factor.
-        X = self.scores.X
-        sparse = bool(sp.issparse(X)) and X.nnz < self.dense_share * math.prod(X.shape)
-        if not sparse:
-            X = self.scores.factor
+        self.sparse = bool(sp.issparse(X)) and 3 * X.nnz < math.prod(X.shape)
+        if not self.sparse:
+            X = scores.factor
             X = X.toarray() if sp.issparse(X) else X
         n, self.columns = X.shape
         self.biased = scores.intercept != "none"
         self.q = np.zeros(self.columns + self.biased)
-        if self.biased:
-            self.q[:-1] = 0.0 if sparse else -X.mean(axis=0)
-            self.q[-1] = 1.0
         self.Z: Features = X
-        if sparse:
-            if self.biased:
-                self.Z = sp.csr_array(sp.hstack([X, np.ones((n, 1))]))
-            self.squares = np.asarray(self.Z.multiply(self.Z).sum(axis=1)).ravel()
-        else:
-            if self.biased:
-                self.Z = np.hstack([X + self.q[:-1], np.ones((n, 1))])
-            self.squares = np.einsum("ij,ij->i", self.Z, self.Z)
-        self.weight = data.weight[:, None]
-        self.members = [np.flatnonzero(data.codes == k) for k in range(data.c)]
-        self.pairs = list(zip(*(side.tolist() for side in np.triu_indices(data.c, 1)), strict=True))
+        if self.biased:
+            self.q[:-1] = 0.0 if self.sparse else -X.mean(axis=0)
+            self.q[-1] = 1.0
+            ones = np.ones((n, 1))
+            stack = sp.hstack if self.sparse else np.hstack
+            self.Z = stack([X if self.sparse else X + self.q[:-1], ones])
+        if self.sparse:
+            self.Z = sp.csr_array(self.Z)
+        self.weight = scores.data.weight[:, None]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -232,17 +176,18 @@ class ScoreSystem:
 
     @property
     def unknowns(self) -> int:
-        """Rows of the Newton matrix."""
+        """Rows of the Newton matrix without the last class."""
         return self.shape[0] * (self.shape[1] - 1)
 
     def weights(self, U: Floats) -> tuple[Floats, Floats]:
         """Return W, in terms of the features, and b."""
         W = U[: self.columns]
-        return W if sp.issparse(self.Z) else self.scores.unreduced(W), self.q @ U
+        b = self.q @ U if self.biased else np.zeros(U.shape[1])
+        return W if self.sparse else self.scores.unreduced(W), b
 
     def point(self, W: Floats, b: Floats) -> Floats:
         """Return U of W, in terms of the features, and b."""
-        W = W if sp.issparse(self.Z) else self.scores.reduced(W)
+        W = W if self.sparse else self.scores.reduced(W)
         return np.vstack([W, b - self.q[:-1] @ W]) if self.biased else W
 
     def gradient(self, alpha: Floats, penalty: Floats) -> Floats:
@@ -251,228 +196,150 @@ class ScoreSystem:
         """
         return np.asarray(penalty - self.Z.T @ self.scores.coefficients(alpha))
 
-    def direct_step(
-        self, gradient: Floats, curvature: Curvature, penalty: PairPenalty, *, complete: bool
-    ) -> Floats:
-        """Return the Newton step by a Cholesky factorisation; negligible observations are omitted
-        unless `complete`.
-        """
-        r, c = self.shape
-        matrix = np.empty((self.unknowns, self.unknowns), order="F")
-        # blocks[j, :, k, :] is the block of classes k and j, which is symmetric.
-        blocks = matrix.T.reshape(c - 1, r, c - 1, r)
-        vertices = np.zeros((c, r, r))
-        # The biases have almost no regulariser: their entries are compared with those of the other
-        # observations.
-        level = np.array([float(curvature.vertex(k).sum()) for k in range(c)]) / c
-        for m, (k, j) in enumerate(self.pairs):
-            edge = penalty.edge(m)
-            least = self.settings.negligible * float(edge.diagonal()[: self.columns].min())
-            for part, (rows, h) in enumerate(curvature.edge(k, j)):
-                negligible = np.abs(h) * self.squares[rows] * rows.size <= least
-                negligible &= np.abs(h) * rows.size <= self.settings.negligible * min(
-                    level[k], level[j]
-                )
-                negligible &= not complete
-                curvature.leave_out(k, j, part, negligible)
-                used = ~negligible
-                if used.any():
-                    edge += self._gram(rows[used], h[used])
-            vertices[k] += edge
-            vertices[j] += edge
-            if j < c - 1:
-                blocks[j, :, k, :] = -edge
-                blocks[k, :, j, :] = -edge
-        for k in range(c - 1):
-            blocks[k, :, k, :] = vertices[k]
-        factor = _cholesky(matrix, RIDGE)
-        step = np.zeros((r, c))
-        if factor is None:
-            return step
-        step[:, :-1] = (
-            sl.cho_solve(factor, -gradient[:, :-1].T.ravel(), check_finite=False)
-            .reshape(c - 1, r)
-            .T
-        )
-        return centred(step)
-
-    def entry_step(
-        self, gradient: Floats, curvature: JointCurvature, entries: Floats, shift: float
-    ) -> Floats:
-        """Return the Newton step of the softmax with a penalty of single entries and of common
-        shifts, by a Cholesky factorisation.
-        """
-        r, c = self.shape
-        matrix = np.empty((r * c, r * c), order="F")
-        blocks = matrix.T.reshape(c, r, c, r)
-        for k in range(c):
-            for j in range(k, c):
-                rows, h = np.arange(self.squares.size), curvature.vertex(k)
-                if j > k:
-                    ((rows, h),) = curvature.edge(k, j)
-                block = self._gram(rows, h if j == k else -h)
-                block[np.diag_indices(r)] += shift / c + (entries[:, k] if j == k else 0.0)
-                blocks[k, :, j, :] = blocks[j, :, k, :] = block
-        factor = _cholesky(matrix, RIDGE)
-        if factor is None:
-            return np.zeros((r, c))
-
-        def solve(residual: Floats) -> Floats:
-            found = sl.cho_solve(factor, residual.T.ravel(), check_finite=False)
-            return np.asarray(found.reshape(c, r).T)
-
-        product = curvature.product(self.Z)
-        step = solve(-gradient)
-        # Refinement removes the ridge.
-        for _ in range(3):
-            image = product(step) + entries * step + shift * step.mean(axis=1, keepdims=True)
-            step = step - solve(gradient + image)
-        return step
-
-    def _gram(self, rows: Rows, h: Floats) -> Floats:
-        Z = self.Z[rows]
-        if sp.issparse(Z):
+    def _gram(self, h: Floats) -> Floats:
+        """Return Σ h zz'; most weights of an edge may be zero."""
+        rows = np.flatnonzero(h)
+        Z, h = self.Z[rows], h[rows]
+        if self.sparse:
             return np.asarray((Z.T @ sp.diags_array(h) @ Z).toarray())
         if (h < 0).any():
             return np.asarray(Z.T @ (h[:, None] * Z))
         Z *= np.sqrt(h)[:, None]
         return np.asarray(Z.T @ Z)
 
-    def normalised(self, A: Floats) -> Floats:
-        """Return the matrix with rows that sum to zero, as at the optimum; unchanged if this is not
-        required.
+    def product(self, D: Floats, curvature: Curvature, penalty: PenaltyTerms) -> Floats:
+        """Return the Newton matrix times D; the biases are damped."""
+        image = penalty.product(D) + self.Z.T @ curvature.product(np.asarray(self.Z @ D))
+        image[self.columns :] += penalty.damping * centred(D[self.columns :])
+        return np.asarray(image)
+
+    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: PenaltyTerms) -> Floats:
+        """Return the Newton step by a Cholesky factorisation."""
+        r, c = self.shape
+        m = c - 1 if penalty.shift_invariant else c
+        matrix = np.empty((m * r, m * r), order="F")
+        # blocks[j, :, k, :] is the block of classes k and j, which is symmetric.
+        blocks = matrix.T.reshape(m, r, m, r)
+        diagonals = np.zeros((c, r, r))
+        for k in range(c):
+            diagonals[k].ravel()[:: r + 1] += penalty.own(k)
+            for j in range(k + 1, c):
+                edge = penalty.edge(k, j) + self._gram(curvature.edge(k, j))
+                edge[self.columns :, self.columns :] += penalty.damping / c
+                diagonals[[k, j]] += edge
+                if j < m:
+                    blocks[j, :, k, :] = blocks[k, :, j, :] = -edge
+        for k in range(m):
+            blocks[k, :, k, :] = diagonals[k]
+        solve = cholesky_solver(matrix)
+        step = np.zeros((r, c))
+        if solve is None:
+            return step
+        # Refinement takes the ridge back where the matrix is nearly singular.
+        for _ in range(1 if penalty.shift_invariant else 4):
+            residual = -gradient - (self.product(step, curvature, penalty) if _ else 0.0)
+            step[:, :m] += solve(residual[:, :m].T.ravel()).reshape(m, r).T
+        return centred(step) if penalty.shift_invariant else step
+
+    def observation_step(
+        self, gradient: Floats, faces: FaceCurvature, inverse: PenaltyInverse, damping: float
+    ) -> Floats | None:
+        """Return the Newton step by a factorisation with a row for each vector of the faces; None
+        where it fails.
         """
-        return centred(A)
+        owner, Q = faces.owner, faces.rows
+        d, c = self.columns, self.shape[1]
+        # Minus the means of the features where the penalty is one of the biases of raw features.
+        offset = self.q[:d] if inverse.bias else np.zeros(d)
+        bias = damping + inverse.bias
+        g = gradient[:d] - np.outer(offset, gradient[d]) if offset.any() else gradient[:d]
+        step = np.zeros(self.shape)
+        step[:d] = -inverse.apply(g)
+        members, position = np.unique(owner, return_inverse=True)
+        X = self.Z[members][:, :d]
+        if offset.any():
+            X = X - offset
+        matrix = inverse.gram(X, position, Q)
+        matrix[np.diag_indices_from(matrix)] += 1.0 / max(faces.sigma, np.finfo(float).tiny)
+        right = (Q * np.asarray(X @ step[:d])[position]).sum(axis=1)
+        try:
+            factor = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        except sl.LinAlgError:
+            return None
+        solved = sl.cho_solve(factor, np.column_stack([right, Q]), check_finite=False)
+        nu = solved[:, 0]
+        if self.biased:
+            # Q'T Q is singular along common shifts, and where no vector joins two groups of
+            # classes.
+            schur = Q.T @ solved[:, 1:]
+            schur[np.diag_indices(c)] += bias
+            common = (np.trace(schur) or 1.0) / c**2
+            missing = -gradient[d] - Q.T @ nu
+            step[d], *_ = np.linalg.lstsq(schur + common, missing, rcond=1e-14)
+            nu = nu + solved[:, 1:] @ step[d]
+        weighted = np.zeros((members.size, c))
+        np.add.at(weighted, position, nu[:, None] * Q)
+        step[:d] -= inverse.apply(np.asarray(X.T @ weighted))
+        if self.biased:
+            step[d] -= offset @ step[:d]
+        return centred(step) if np.isfinite(step).all() else None
 
     def iterative_step(
         self,
         gradient: Floats,
         curvature: Curvature,
-        penalty: Penalty,
+        penalty: PenaltyTerms,
         *,
         forcing: float,
         limit: int,
         stop: Callable[[], bool] = lambda: False,
-        kept: Preconditioner | None = None,
-        shared: Floats | None = None,
+        largest_block: int,
     ) -> Floats:
-        """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class
-        as preconditioner.
+        """Return the Newton step by conjugate gradients, preconditioned with a block for each class
+        up to so many columns, else with the diagonal.
         """
-        right = -self.normalised(gradient)
-        products = [self._loss_product(curvature)]
-        if isinstance(curvature, JointCurvature):
-            rows = curvature.heaviest(self.squares)
-            if rows.size <= FEW * self.squares.size:
-                products.insert(0, curvature.product(self.Z[rows], rows))
-        images = [lambda D, of=of: self.normalised(of(D) + penalty.product(D)) for of in products]
-        if kept is not None and kept.solve is not None and kept.products <= 8:
-            step, kept.products = _step(
-                images, right, kept.solve, forcing, min(limit, SERVES_UP_TO), stop
-            )
-            if kept.products < SERVES_UP_TO:
-                return step
-        solve = self._preconditioner(curvature, penalty, shared)
-        step, taken = _step(images, right, solve, forcing, limit, stop)
-        if kept is not None:
-            kept.solve, kept.products = solve, taken
-        return step
-
-    def _sampled(self, weight: Floats) -> tuple[Rows, Floats]:
-        """Return the observations of more than average weight and a sample of the others,
-        reweighted to the same total.
-        """
-        heavy = weight > weight.mean()
-        rest = np.flatnonzero(~heavy)
-        # Observations for each column from which a block is estimated, in addition to those of more
-        # than average weight.
-        sample = rest[:: max(1, weight.size // (4 * self.shape[0]))]
-        scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
-        return np.append(np.flatnonzero(heavy), sample), np.append(
-            weight[heavy], scale * weight[sample]
+        normalised = centred if penalty.shift_invariant else np.asarray
+        solve = self._preconditioner(curvature, penalty, largest_block)
+        found = conjugate_gradients(
+            lambda D: normalised(self.product(D, curvature, penalty)),
+            -normalised(gradient),
+            lambda residual: normalised(solve(residual)),
+            accuracy=forcing,
+            limit=limit,
+            stop=stop,
         )
-
-    def _loss_product(self, curvature: Curvature) -> Callable[[Floats], Floats]:
-        """Return D ↦ the change of the gradient of the losses with U."""
-        if isinstance(curvature, JointCurvature):
-            return curvature.product(self.Z)
-
-        def multiply(D: Floats) -> Floats:
-            df = self.scores.differences(np.asarray(self.Z @ D))
-            return np.asarray(self.Z.T @ self.scores.coefficients(curvature.apply(df)))
-
-        return multiply
+        return found.x
 
     def _preconditioner(
-        self, curvature: Curvature, penalty: Penalty, shared: Floats | None
+        self, curvature: Curvature, penalty: PenaltyTerms, largest_block: int
     ) -> Callable[[Floats], Floats]:
         r, c = self.shape
         # Entries of all blocks together up to which it has them.
-        if r > self.settings.largest_block or c * r**2 > 5e7:
-            squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
+        if r > largest_block or c * r**2 > 5e7:
+            squared = self.Z.power(2) if self.sparse else self.Z**2
             diagonal = np.empty((r, c))
             for k in range(c):
                 diagonal[:, k] = squared.T @ curvature.vertex(k) + penalty.diagonal(k)
-            return lambda residual: self.normalised(residual / diagonal)
-        if shared is not None and isinstance(curvature, JointCurvature):
-            rows = curvature.heaviest(self.squares)
-            block = self._gram(rows, curvature.mean()[rows])
-            block[np.diag_indices(r)] += shared
-            factor = _cholesky(np.asfortranarray(block), RIDGE)
-            if factor is None:
-                return self.normalised
-            return lambda residual: self.normalised(
-                sl.cho_solve(factor, residual, check_finite=False)
-            )
-        blocks = np.empty((c, r, r))
+            diagonal[self.columns :] += penalty.damping
+            return lambda residual: residual / diagonal
+        if isinstance(curvature, SoftmaxCurvature) and penalty.shift_invariant:
+            # One block for all classes: their mean.
+            block = self._gram(np.mean([curvature.vertex(k) for k in range(c)], axis=0))
+            block[np.diag_indices(r)] += np.mean([penalty.diagonal(k) for k in range(c)], axis=0)
+            return cholesky_solver(np.asfortranarray(block)) or np.asarray
+        solvers = []
         for k in range(c):
-            blocks[k] = self._gram(*self._sampled(curvature.vertex(k))) + penalty.block(k)
-        factors = []
-        for block in blocks:
-            factor = _cholesky(np.asfortranarray(block), RIDGE)
-            if factor is None:
-                return self.normalised
-            factors.append(factor)
-
-        def solve(residual: Floats) -> Floats:
-            return self.normalised(
-                np.stack(
-                    [
-                        sl.cho_solve(f, residual[:, k], check_finite=False)
-                        for k, f in enumerate(factors)
-                    ],
-                    axis=1,
-                )
-            )
-
-        return solve
-
-
-def _step(
-    images: Sequence[Callable[[Floats], Floats]],
-    right: Floats,
-    solve: Callable[[Floats], Floats],
-    forcing: float,
-    limit: int,
-    stop: Callable[[], bool],
-) -> tuple[Floats, int]:
-    """Return the step of a system by conjugate gradients, and the products that it took."""
-    step = conjugate_gradients(images[0], right, solve, accuracy=forcing, limit=limit, stop=stop)
-    if len(images) == 1:
-        return step.x, step.products
-    residual = right - images[-1](step.x)
-    size, start = (float(np.vdot(side, solve(side))) for side in (residual, right))
-    if not size > LARGEST_RESIDUAL**2 * start:
-        return step.x, step.products
-    more = conjugate_gradients(
-        images[-1],
-        residual,
-        solve,
-        accuracy=forcing * math.sqrt(start / size),
-        limit=limit,
-        stop=stop,
-    )
-    return step.x + more.x, step.products + more.products
+            block = self._gram(curvature.vertex(k))
+            block.ravel()[:: r + 1] += penalty.own(k)
+            block += sum(penalty.edge(*sorted((k, j))) for j in range(c) if j != k)
+            block[self.columns :, self.columns :] += penalty.damping
+            solve = cholesky_solver(np.asfortranarray(block))
+            if solve is None:
+                return np.asarray
+            solvers.append(solve)
+        return lambda residual: np.stack(
+            [solve(column) for solve, column in zip(solvers, residual.T, strict=True)], axis=1
+        )
 
 
 def centred(A: Floats) -> Floats:
@@ -480,24 +347,20 @@ def centred(A: Floats) -> Floats:
     return np.asarray(A - (row_sums(A) / A.shape[1])[:, None])
 
 
-def _cholesky(matrix: Floats, ridge: float) -> tuple[Floats, bool] | None:
-    """Return the Cholesky factor of a matrix, which is overwritten, with a relative ridge; None if
-    it has none.
+def cholesky_solver(matrix: Floats) -> Callable[[Floats], Floats] | None:
+    """Return the solver of a semidefinite matrix, which is overwritten, with a relative ridge that
+    is multiplied by 1000 after each failure; None if there is none.
     """
-    diagonal = matrix.diagonal().copy()
-    if not np.isfinite(diagonal).all():
-        return None
-    while ridge < 1.0:
+    diagonal, ridge = matrix.diagonal().copy(), 1e-13
+    while ridge < 1.0 and np.isfinite(diagonal).all():
         matrix[np.diag_indices_from(matrix)] = diagonal * (1.0 + ridge)
         try:
-            triangle, lower = sl.cho_factor(
-                matrix, lower=True, overwrite_a=True, check_finite=False
-            )
+            factor = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
         except sl.LinAlgError:
             # The failed factorisation has not changed the upper triangle.
             upper = np.triu(matrix, 1)
             matrix = np.asfortranarray(upper + upper.T)
             ridge *= 1e3
         else:
-            return triangle, lower
+            return lambda right: np.asarray(sl.cho_solve(factor, right, check_finite=False))
     return None

@@ -441,6 +441,16 @@ class MulticlassStatement(Formulation):
         """Return the dual point of zeros."""
         return {"alpha": np.zeros((self.scores.data.n, self.scores.data.c))}
 
+    def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
+        """Return models of weights and biases, those preferred first."""
+        return [self.model(W, b)]
+
+    def dual_points(
+        self, W: Floats, b: Floats, alpha: Floats, flow: Floats | None = None
+    ) -> list[Dual]:
+        """Return dual points near given multipliers that fit weights close to the optimum."""
+        return [{"alpha": self.scores.expand(alpha)}]
+
     def projected(self, alpha: Floats) -> Floats:
         """Return multipliers exactly inside the domain of the loss."""
         return self.loss.project(np.nan_to_num(alpha, nan=0.0), self.weight)
