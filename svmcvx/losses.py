@@ -13,23 +13,6 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.bounded import Bounded, minimum, positive_part, sqrt, where
 
-__all__ = [
-    "PSI_ERROR",
-    "conic_loss",
-    "conic_loss_derivative",
-    "hinge_power",
-    "hinge_power_conjugate",
-    "logistic",
-    "normalised_sigmoid",
-    "psi",
-    "ramp",
-    "rescaled_hinge",
-    "slack",
-    "smoothed_hinge",
-    "variance_multipliers",
-    "zero_one",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 # What the ψ-learning loss charges for a misclassified observation.
@@ -111,25 +94,6 @@ def conic_loss(u: Any, gamma: Any, lam: Any) -> Any:
     slope = sqrt(gamma) * slack(u)
     # λ − (√λ − √γξ)², without its cancellation.
     below = minimum(slope, height)
-    return where(_certainly(slope, height), lam, below * (2.0 * height - below))
-
-
-def conic_loss_derivative(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
-    r"""Return the derivative of :func:`conic_loss`: :math:`-2\sqrt{\lambda\gamma} + 2\gamma(1-u)`
-    on its slope, else 0.
-    """
-    xi = slack(u)
-    flat = (xi == 0) | _beyond_knee(xi, gamma, lam)
-    return np.where(flat, 0.0, 2.0 * gamma * xi - 2.0 * np.sqrt(gamma * lam))
-
-
-def _certainly(slope: Any, height: Any) -> NDArray[np.bool_]:
-    """Whether a slope has certainly reached its height."""
-    if isinstance(slope, Bounded):
-        return np.asarray(slope.lower >= height.upper)
-    return np.asarray(slope >= height)
-
-
-def _beyond_knee(xi: Floats, gamma: Floats | float, lam: Floats | float) -> NDArray[np.bool_]:
-    """Whether ξ exceeds √(λ/γ), where the conic loss has reached λ."""
-    return np.asarray(xi * np.sqrt(gamma) > np.sqrt(lam))
+    bounded = isinstance(slope, Bounded)
+    flat = slope.lower >= height.upper if bounded else np.asarray(slope >= height)
+    return where(flat, lam, below * (2.0 * height - below))

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 # The search ends where the derivative is at most this share of that at the start.
 SHARE = 0.2
-# Step length from which on a negative derivative ends it.
-LONGEST = 4.0
 # Evaluations of the derivative, at most.
 EVALUATIONS = 40
 # A trial is at least this share of the bracket away from its ends.
@@ -30,7 +28,8 @@ def line_search(derivative: Callable[[float], float], start: float) -> float:
     length = 1.0
     for _ in range(EVALUATIONS):
         slope = derivative(length)
-        if abs(slope) <= -SHARE * start or (slope < 0 and math.isinf(high) and length >= LONGEST):
+        # A longer step than four times Newton's is not searched for.
+        if abs(slope) <= -SHARE * start or (slope < 0 and math.isinf(high) and length >= 4.0):
             return length
         if slope < 0:
             low, low_slope = length, slope
@@ -88,9 +87,8 @@ def newton(method: NewtonMethod[Reason]) -> Reason | None:
 Floats: TypeAlias = NDArray[np.float64]
 
 # Share of each diagonal entry of a semidefinite matrix that is added to it. Iterative refinement
-# takes back what that changes, until a correction is the share REFINED of the solution, at most so
-# many times.
-RIDGE, REFINED, REFINEMENTS = 1e-13, 1e-14, 3
+# takes back what that changes, until a correction is the same share of the solution.
+RIDGE = 1e-13
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -103,18 +101,13 @@ def bordered_solution(
     corner: float = 0.0,
     damping: float = 0.0,
 ) -> tuple[Floats, float]:
-    """Solve a system by the Schur complement of its matrix A without the border."""
+    """Solve Ax + ht = r, h'x + ct = l by the Schur complement of A; `damping` is a share of c that
+    keeps it positive.
+    """
     x, across = solve(np.stack([right, border], axis=1)).T
     pivot = corner - float(border @ across)
     if corner > 0:
         pivot = max(pivot, 0.0) + damping * corner
-    return _eliminated(x, across, border, last, pivot)
-
-
-def _eliminated(
-    x: Floats, across: Floats, border: Floats, last: float, pivot: float
-) -> tuple[Floats, float]:
-    """Return the solution from those of A for r and for h, and the Schur complement of A."""
     t = float(np.divide(last - float(border @ x), pivot))
     return x - t * across, t
 
@@ -123,10 +116,10 @@ def semidefinite_solution(
     A: Floats, right: Floats, border: Floats | None = None, last: float = 0.0
 ) -> tuple[Floats, float] | None:
     """Solve the same system for a positive semidefinite A, and c = 0, as for equations of
-    observations that may be equal.
+    observations that may be equal; None if there is no finite solution.
     """
     diagonal = A.diagonal()
-    # A multiple of hh' that is added to A changes t by its multiple of s alone, and x not at all.
+    # A multiple of hh' that is added to A changes t by its multiple of l alone, and x not at all.
     shift = 0.0 if border is None else float(diagonal.mean())
     system = A.copy() if border is None else A + shift * border * border[:, None]
     system.ravel()[:: right.size + 1] += RIDGE * diagonal
@@ -134,20 +127,19 @@ def semidefinite_solution(
     if failed:
         return None
 
-    def solve(column: Floats) -> Floats:
-        return np.asarray(sl.lapack.dpotrs(factor, column, lower=True)[0])
+    def solve(columns: Floats) -> Floats:
+        return np.asarray(sl.lapack.dpotrs(factor, columns, lower=True)[0])
 
-    across = None if border is None else solve(border)
-    pivot = 0.0 if border is None or across is None else -float(border @ across)
     x, t, rest = np.zeros(right.size), 0.0, right
-    for _ in range(1 + REFINEMENTS):
-        part = solve(rest)
-        if border is not None and across is not None:
+    for _ in range(4):
+        if border is None:
+            part = solve(rest)
+        else:
             left = last - float(border @ x)
-            part, change = _eliminated(part, across, border, left, pivot)
+            part, change = bordered_solution(solve, border, rest, left)
             t += change + shift * left
         x += part
-        if not float(np.abs(part).max()) > REFINED * float(np.abs(x).max()):
+        if not float(np.abs(part).max()) > RIDGE * float(np.abs(x).max()):
             break
         rest = right - A @ x if border is None else right - A @ x - t * border
     return (x, t) if np.isfinite(x).all() else None
@@ -156,19 +148,8 @@ def semidefinite_solution(
 # Slack and its derivative as functions of the multipliers of the rows given.
 Slack: TypeAlias = Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
 
-ROUNDS = 40
-LARGEST_SYSTEM = 2500
-# Limit on the sum over the rounds of the cubes of the system sizes: about a second of one core.
-WORK = 2e10
 # Largest violation of the conditions that is accepted, relative to the largest margin.
 RESIDUAL = 1e-11
-# Newton's method converges quadratically: below this residual the step just taken was the last one
-# needed.
-ALMOST_SOLVED = 1e-6
-# Share of the largest multiplier below which one counts as zero.
-NEGLIGIBLE = 1e-9
-# Observations that may become free in one round: with more at once the rounds tend to cycle.
-RELEASED = 5
 
 
 class MarginOperator(NamedTuple):
@@ -196,16 +177,15 @@ def solve_support_equations(
 ) -> Floats | None:
     """Return multipliers that solve the equations, or None if the guess was not good enough."""
     border = signed.border
-    # Unknowns beside the multipliers.
     others = 0 if border is None else 1
-    alpha, free = alpha.copy(), free.copy()
-    work = 0.0
-    for _ in range(ROUNDS):
+    alpha, free, work = alpha.copy(), free.copy(), 0.0
+    # A multiplier below this counts as zero.
+    negligible = 1e-9
+    for _ in range(40):
         rows = np.flatnonzero(free).astype(np.intp)
         work += float(rows.size) ** 3
-        if work > WORK or stop():
-            return None
-        if not 1 + others <= rows.size <= LARGEST_SYSTEM:
+        # About a second of one core.
+        if rows.size <= others or work > 2e10 or stop():
             return None
         residual, k = 1.0 - signed.at(alpha, bias)[rows], rows.size
         system = signed.gram(rows)
@@ -227,9 +207,10 @@ def solve_support_equations(
             # A multiplier that would become negative is divided by ten instead, and set to zero
             # once it is negligible.
             alpha[rows] = np.where(low, 0.1 * alpha[rows], moved)
-            gone = rows[low & (alpha[rows] < NEGLIGIBLE * float(alpha.max()))]
+            gone = rows[low & (alpha[rows] < negligible * float(alpha.max()))]
             alpha[gone], free[gone] = 0.0, False
-            finished = not low.any() and float(np.abs(residual).max()) < ALMOST_SOLVED
+            # The residual falls with the square of that before the step.
+            finished = not low.any() and float(np.abs(residual).max()) < math.sqrt(RESIDUAL)
         else:
             alpha[rows] = np.clip(moved, 0.0, upper_bound[rows])
             free[rows[low | high]] = False
@@ -241,13 +222,14 @@ def solve_support_equations(
         wrong[free] = 0.0
         if float(wrong.max()) <= RESIDUAL * max(1.0, float(np.abs(u).max())):
             return alpha
-        released = np.argsort(wrong)[-RELEASED:]
+        # With more at once the rounds tend to cycle.
+        released = np.argsort(wrong)[-5:]
         released = released[wrong[released] > 0]
         free[released] = True
         if slack:
             # The slack has no derivative at α = 0 for p > 2: start from a small positive
             # multiplier.
-            alpha[released] = NEGLIGIBLE * float(alpha.max())
+            alpha[released] = negligible * float(alpha.max())
     return None
 
 

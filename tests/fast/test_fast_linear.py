@@ -161,9 +161,9 @@ def test_odml_of_many_features_forms_nothing_of_their_square(lam1, C, monkeypatc
     X = sp.random_array((60, 90), density=0.1, rng=rng, format="csr")
     y = np.where(X @ rng.normal(size=90) > 0, 1, -1)
     one = odml(X, y, lam1=lam1, lam2=0.5, C=C, method="newton")
-    for work in (LinearNewtonSettings().direct_work_stiff, 0.0):
+    for work in (LinearNewtonSettings().direct_work, 0.0):
         # Systems that are factored, then conjugate gradients only.
-        settings = ODMLSettings(newton=LinearNewtonSettings(direct_work_stiff=work))
+        settings = ODMLSettings(newton=LinearNewtonSettings(direct_work=work))
         with monkeypatch.context() as strict:
             strict.setattr(
                 MarginHessian, "triangle", property(lambda _: pytest.fail("R was factored"))
@@ -210,7 +210,7 @@ def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p)
     X, y = design("plain", 2, n=40, d=60)
     direct = psvm(X, y, C=1.0, p=p, tol=1e-8)
     statement = sx.psvm_primal(X, y, C=1.0, p=p).formulation
-    iterations = LinearNewtonSettings(direct_work=0.0, direct_work_stiff=0.0)
+    iterations = LinearNewtonSettings(direct_work=0.0)
     centred = X - X.mean(axis=0)
     for data in (centred, sp.csr_array(centred)):
         problem = LinearProblem(data, y.astype(float), np.ones(40), hinge_power(p), bias=True)

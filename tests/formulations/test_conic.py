@@ -20,7 +20,7 @@ from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss import statement as conic_dual
 from svmcvx.formulations.conic_loss.problems import relaxation, semidefinite_rows
 from svmcvx.heuristics.local_search import round_relaxation
-from svmcvx.losses import conic_loss, conic_loss_derivative
+from svmcvx.losses import conic_loss
 from tests.conftest import make_data
 from tests.formulations.test_zero_one import least_distance
 
@@ -175,7 +175,9 @@ def strong_convexity_bound(gamma, X, y, lam, w):
     mu = 1 - np.linalg.eigvalsh(X.T @ (gamma[:, None] * X))[-1]
     assert mu > 0
     u = y * (X @ w)
-    gradient = 2 * w + X.T @ (y * conic_loss_derivative(u, gamma, lam))
+    sloped = (u < 1) & ((1 - u) * np.sqrt(gamma) < np.sqrt(lam))
+    slope = np.where(sloped, 2 * gamma * (1 - u) - 2 * np.sqrt(gamma * lam), 0.0)
+    gradient = 2 * w + X.T @ (y * slope)
     return w @ w + conic_loss(u, gamma, lam).sum() - gradient @ gradient / (4 * mu)
 
 

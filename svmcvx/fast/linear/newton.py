@@ -64,13 +64,6 @@ from svmcvx.system.deadline import OutOfTime
 
 Floats: TypeAlias = NDArray[np.float64]
 
-BIAS_STEPS = 100
-# Imbalance y'α, relative to Σα, at which the bias is good enough: the loss of the lower bound is
-# about as large.
-BALANCED = 1e-13
-# A step that promises less than this share of the terms summed up is lost in their rounding.
-NEGLIGIBLE = 1e-15
-
 
 def minimise(
     problem: LinearTerms,
@@ -87,7 +80,7 @@ def minimise(
     m = problem
     settings = LinearNewtonSettings() if settings is None else settings
     if sigma is None:
-        sigma = _first_sigma(m, warm=alpha is not None)
+        sigma = _first_sigma(m, settings, warm=alpha is not None)
     if margins is None:
         assert isinstance(problem, LinearProblem)  # noqa: S101 - rows in blocks come with their margins
         margins = Margins(problem, alpha)
@@ -172,19 +165,20 @@ class _Descent:
         # The gap of a kernel expansion far from the optimum is much larger than the decrease of one
         # step.
         terms = abs(sums.smooth) + sums.size + (0.0 if m.kernel_expansion else abs(gap))
-        negligible = self.promised <= NEGLIGIBLE * terms
+        negligible = self.promised <= 4.0 * EPS * terms
         # The other part of the gap is loss + conjugate − product at (z, α): it decreases only if σ
         # grows.
         grow_sigma = False
         if not m.smooth:
             left = sums.loss + sums.conjugate - sums.product
-            grow_sigma = part <= GRADIENT_SHARE * left or negligible
+            grow_sigma = part <= 0.1 * left or negligible
         if status is None and (self._exhausted(negligible or grow_sigma) or not math.isfinite(gap)):
             status = Status.INACCURATE
         if status is None and grow_sigma:
             rows.update_prox_center()
-            self.improved = self.improved if self.sigma >= LARGEST_SIGMA else self.steps
-            self.sigma = min(self.sigma * SIGMA_GROWTH, LARGEST_SIGMA)
+            if self.sigma < self.settings.largest_sigma:
+                self.improved = self.steps
+            self.sigma = min(self.sigma * self.settings.growth, self.settings.largest_sigma)
             self._set_multipliers()
             self.first = math.inf
         return status
@@ -201,8 +195,8 @@ class _Descent:
             self.proved = max(lower, self.proved)
         elif idle:
             self.idle += 1
-        patience = PATIENCE if self.problem.smooth else PATIENCE_ROUNDS
-        return self.idle >= patience or self.steps - self.improved > LONGEST_IDLE
+        idle = self.steps - self.improved
+        return self.idle >= self.settings.patience or idle > self.settings.longest_idle
 
     def direction(self) -> NewtonStep:
         """Return Newton's step in (w, b)."""
@@ -241,24 +235,28 @@ class _Descent:
         return NewtonStep(self.promised, derivative, take)
 
 
-def _first_sigma(m: LinearTerms, *, warm: bool) -> float:
+def _first_sigma(m: LinearTerms, settings: LinearNewtonSettings, *, warm: bool) -> float:
     if m.smooth:
         return 1.0
     if warm:
-        return WARM_SIGMA
-    return min(FIRST_SIGMA, LARGEST_STIFFNESS / m.stiffness) if m.stiffness > 0 else FIRST_SIGMA
+        return settings.warm_sigma
+    largest = settings.stiffness / m.stiffness if m.stiffness > 0 else math.inf
+    return min(settings.first_sigma, largest)
 
 
 def _best_bias(rows: Margins, b: float, sigma: float) -> float:
     """Root of the decreasing function y'α(b), by Newton's method inside a bracket."""
     low, high, width = -math.inf, math.inf, 1.0
-    for _ in range(BIAS_STEPS):
+    for _ in range(100):
         balance, curvature, size = rows.balance(b, sigma)
-        if abs(balance) <= BALANCED * size:
+        # The loss of the lower bound is about as large.
+        if abs(balance) <= 1e-13 * size:
             if curvature == 0:
                 # Any bias of an interval is optimal; its middle leaves the most room for the next
                 # step in w.
-                b += flat_middle(*rows.flat_ends(b, sigma))
+                left, right = rows.flat_ends(b, sigma)
+                middle = 0.5 * (left + right)
+                b += middle if math.isfinite(middle) else 0.0
             break
         if balance > 0:
             low = b
@@ -277,30 +275,13 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
     return b
 
 
-# Multiplications for each entry of rows in blocks up to which a system is formed: a product of
-# conjugate gradients reads all blocks again.
-DIRECT_PER_ENTRY = 1000.0
-# Largest number of products of conjugate gradients in one step.
-CONJUGATE_STEPS = 500
-# First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
-FIRST_SIGMA = 1.0
-WARM_SIGMA = 100.0
-# The first σ without multipliers is reduced until σ times the weight times the squared norm of an
-# observation is at most this: with a larger value the first subproblem is ill-conditioned.
-LARGEST_STIFFNESS = 1e4
-# Factor by which σ grows, and its largest value.
-SIGMA_GROWTH = 4.0
-LARGEST_SIGMA = 1e12
-# Part of the gap from the gradient, relative to the other part, at which σ grows.
-GRADIENT_SHARE = 0.1
-# Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than
-# rounding and do not reduce the gap, after which the method ends.
-PATIENCE = 5
-PATIENCE_ROUNDS = 15
-# Steps of any kind without a smaller gap after which it ends.
-LONGEST_IDLE = 200
 # Steps after which the scores are computed afresh.
 REFRESH = 20
+# Entries of one block of dense rows, and columns up to which a compiled loop forms the system of
+# dense data sooner than a copy of the rows and a matrix product.
+BLOCK_ENTRIES, NARROW = 2**22, 24
+# The bias has no penalty; this share of the sum of second derivatives keeps its row regular.
+BIAS_DAMPING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -309,16 +290,35 @@ class LinearNewtonSettings:
 
     Parameters
     ----------
-    direct_work, direct_work_stiff : float
-        Multiplications up to which a Newton system is formed and factored, for smooth losses and
-        for those with p < 2, whose systems become ill-conditioned.
+    direct_work : float
+        Multiplications up to which a Newton system is formed and factored; ten times as many for
+        p < 2, whose systems are ill-conditioned; conjugate gradients beyond.
     largest_system : int
         Unknowns of a system that is factored, at most.
+    conjugate_steps : int
+        Products of conjugate gradients in one step, at most.
+    first_sigma, warm_sigma : float
+        First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
+    stiffness : float
+        Without them the first σ is reduced until σ times the weight times the squared norm of an
+        observation is at most this: the first subproblem is ill-conditioned otherwise.
+    growth, largest_sigma : float
+        Factor by which σ grows, and its largest value.
+    patience, longest_idle : int
+        Steps that promise less than rounding, and steps of any kind, without a smaller gap, after
+        which the method ends.
     """
 
     direct_work: float = 4e9
-    direct_work_stiff: float = 4e10
     largest_system: int = 4000
+    conjugate_steps: int = 500
+    first_sigma: float = 1.0
+    warm_sigma: float = 100.0
+    stiffness: float = 1e4
+    growth: float = 6.0
+    largest_sigma: float = 1e12
+    patience: int = 15
+    longest_idle: int = 200
 
 
 def estimated_rounding(terms: int) -> float:
@@ -510,39 +510,6 @@ class LinearBounds:
         return judged
 
 
-class ArrayBounds(LinearBounds):
-    """Bounds for a solver that stores the multipliers of all rows in one array."""
-
-    problem: LinearProblem
-
-    def update(
-        self, w: Floats, b: float, alpha: Floats, primal: Floats, response: RowSums
-    ) -> tuple[float, float]:
-        """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best
-        of each.
-        """
-        problem = self.problem
-        loss = (
-            problem.loss_at(np.asarray(problem.X @ primal), b, alpha)
-            if problem.kernel_expansion
-            else None
-        )
-        judged = self.update_bounds(w, b, response, primal, loss)
-        if judged.better_upper and problem.kernel_expansion:
-            self.best.expansion = alpha.copy()
-        if judged.better_lower:
-            self.best.alpha = alpha.copy()
-        return judged.lower, judged.upper
-
-    def update_pair(self, w: Floats, alpha: Floats) -> tuple[float, float]:
-        """Return (lower, upper) for a w and multipliers that do not follow from each other; keep
-        the best of each.
-        """
-        problem = self.problem
-        response = problem.sums_of(alpha, problem.loss_at(np.asarray(problem.X @ w), 0.0, alpha))
-        return self.update(w, 0.0, alpha, problem.primal_of(alpha), response)
-
-
 def linear_model(
     space: FeatureSpace,
     w: Floats,
@@ -589,13 +556,6 @@ def kernel_for(data: BinaryData, kernel: KernelLike, cost: float = 0.0) -> Kerne
         variance = X.var(axis=0)
     smallest = float(variance[variance > 0].min(initial=math.inf))
     return None if max(cost, 1.0 / smallest) * float(row_norms(X).max()) ** 2 > 1e8 else kernel
-
-
-# Entries of one block of dense rows.
-BLOCK_ENTRIES = 2**22
-# Columns up to which a compiled loop forms the system of dense data sooner than a copy of the rows
-# and a matrix product.
-NARROW = 24
 
 
 class NormalMatrix(NamedTuple):
@@ -792,20 +752,6 @@ class Margins:
         return np.asarray(X.T @ middle), float(middle.sum())
 
 
-def flat_middle(left: float, right: float) -> float:
-    """Return the move of the bias to the middle of the interval without slopes; 0 if it is
-    unbounded.
-    """
-    return 0.5 * (left + right) if math.isfinite(left) and math.isfinite(right) else 0.0
-
-
-# The bias has no penalty; this keeps its row regular, relative to the sum of second derivatives.
-BIAS_DAMPING = 1e-12
-# Least pivot with which the squared mean of the margins is subtracted from their second moment;
-# below it cancellation is too large.
-MEAN_LEFT = 1e-6
-
-
 def newton_step(
     problem: LinearTerms,
     margins: Margins,
@@ -829,9 +775,10 @@ def newton_step(
     d = problem.d
     small = min(curved, d) if margins.whole else d
     work = curved * problem.entries * min(problem.entries, small) + small**3 / 3.0
-    limit = settings.direct_work if problem.smooth else settings.direct_work_stiff
+    limit = settings.direct_work * (1.0 if problem.smooth else 10.0)
     if not margins.whole:
-        limit = max(limit, DIRECT_PER_ENTRY * problem.n * problem.entries)
+        # A product of conjugate gradients reads all blocks again.
+        limit = max(limit, 1000.0 * problem.n * problem.entries)
     if small <= settings.largest_system and work <= limit:
         solver = (
             _System(problem, margins)
@@ -847,13 +794,14 @@ def newton_step(
         except (sl.LinAlgError, ValueError):
             # Not positive definite to rounding: conjugate gradients go on without a factor.
             pass
-    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, stop)
+    limit = settings.conjugate_steps
+    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, limit, stop)
 
 
 def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: Floats) -> Floats:
     """Take the square of the mean from the second derivative (Sherman-Morrison)."""
     pivot = 1.0 - 2.0 * problem.variance * float(mean @ mean_step)
-    if pivot < MEAN_LEFT:
+    if pivot < 1e-6:
         raise sl.LinAlgError("the mean of the margins is too large against their variance")
     return step + (2.0 * problem.variance * float(mean @ step) / pivot) * mean_step
 
@@ -919,6 +867,7 @@ def _iterated_step(
     gradient: Floats,
     bias_gradient: float,
     accuracy: float,
+    limit: int,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float]:
     """Conjugate gradients on (w, b), preconditioned by the diagonal."""
@@ -936,16 +885,11 @@ def _iterated_step(
 
     right = np.append(-gradient, -bias_gradient)
     step = conjugate_gradients(
-        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=CONJUGATE_STEPS, stop=stop
+        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=limit, stop=stop
     ).x
     if not step.any():
         return -gradient, 0.0
     return step[:d], float(step[d]) if problem.bias else 0.0
-
-
-# The tolerance of the machine on the factor relative to that of the whole, the rest of which the
-# error of the factor takes; steps at most.
-FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
 
 
 class KernelNewton:
@@ -992,7 +936,8 @@ class KernelNewton:
         del rows
         return minimise(
             problem,
-            monitor.within(FACTOR_SHARE * monitor.tol, FACTOR_STEPS),
+            # The error of the factor takes the rest of the tolerance.
+            monitor.within(0.3 * monitor.tol, 300),
             w=w,
             alpha=None if problem.smooth else alpha,
             settings=self.settings,

@@ -31,9 +31,9 @@ from svmcvx.fast.core.rows import seconds_of_entry
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import (
-    ArrayBounds,
     BestPoint,
     KernelNewton,
+    LinearBounds,
     LinearNewtonSettings,
     LinearProblem,
     earlier_coefficients,
@@ -343,14 +343,19 @@ def ascend(
     diagonal = m.norms**2
     active = np.ones(n, dtype=np.bool_)
     w = m.primal_of(theta)
-    bounds = ArrayBounds(m, w, theta)
+    bounds = LinearBounds(m, w, theta)
     rounds, margin = 0, math.inf
     gaps: list[float] = []
     while True:
         if rounds % REFRESH == 0:
             # It is updated along the way.
             w = m.primal_of(theta)
-        lower, upper = bounds.update_pair(w, theta)
+        sums = m.sums_of(theta, m.loss_at(np.asarray(m.X @ w), 0.0, theta))
+        lower, upper, better_lower, better_upper = bounds.update_bounds(w, 0.0, sums, w)
+        if better_lower:
+            bounds.best.alpha = theta.copy()
+        if better_upper:
+            bounds.best.expansion = theta.copy()
         status = monitor.report(rounds, lower, upper)
         gaps.append(monitor.gap)
         hopeless = rounds + _predicted_rounds(gaps, monitor.tol, settings.rated) > 3.0 * most
