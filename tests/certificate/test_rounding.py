@@ -378,54 +378,38 @@ def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
                 ) * 1.0000001 + ball(bound)
 
 
+def exactly(row, column):
+    return sum((Fraction(a) * Fraction(b) for a, b in zip(row, column, strict=True)), Fraction(0))
+
+
+def are_within(found, truths):
+    """Whether exact numbers are within the errors of bounded ones."""
+    errors = np.broadcast_to(found.error, np.shape(found.value))
+    return all(
+        abs(truth - Fraction(float(value))) <= Fraction(float(error))
+        for truth, value, error in zip(truths, np.ravel(found.value), np.ravel(errors), strict=True)
+    )
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("sparse", [False, True])
 def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
     rng = np.random.default_rng(200 + seed)
     A, _, _ = hostile_rows(rng, 9, 3)
-    X = sp.csr_array(A) if sparse else A
     y = np.where(np.arange(9) % 2 == 0, 1, -1)
-    space = feature_space(binary_data(X, y), None, intercept="free")
-    alpha = balanced(rng.random(9), y.astype(float), math.inf)
-    v = alpha * y
+    space = feature_space(binary_data(sp.csr_array(A) if sparse else A, y), None, intercept="free")
+    v = balanced(rng.random(9), y.astype(float), math.inf) * y
     point = space.point(v)
-    w = [
-        sum(
-            (Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True)),
-            Fraction(0),
-        )
-        for column in A.T.tolist()
-    ]
-    for row, score, error in zip(
-        A.tolist(), point.scores.value.tolist(), point.scores.error.tolist(), strict=True
-    ):
-        # Less the same number for all rows: the score of what was subtracted from them.
-        exact = sum(
-            (
-                (Fraction(a) - Fraction(c)) * b
-                for a, c, b in zip(row, space.centre.tolist(), w, strict=True)
-            ),
-            Fraction(0),
-        )
-        assert abs(exact - Fraction(score)) <= Fraction(error)
-    norm = sum(x * x for x in w)
-    assert abs(norm - Fraction(float(point.squared_norm.value))) <= Fraction(
-        float(point.squared_norm.error)
-    )
-    model = LinearModel(
-        coef=np.array([float(x) for x in w]),
-        intercept=float(rng.normal()),
-        classes=y[:2],
-        support=[0],
-    )
-    scores = space.scores(model)
-    for row, score, error in zip(
-        A.tolist(), scores.value.tolist(), scores.error.tolist(), strict=True
-    ):
-        exact = sum(
-            Fraction(a) * Fraction(b) for a, b in zip(row, model.coef.tolist(), strict=True)
-        ) + Fraction(model.intercept)
-        assert abs(exact - Fraction(score)) <= Fraction(error)
+    w = [exactly(column, v.tolist()) for column in A.T.tolist()]
+    # Less the same number for all rows: the score of what was subtracted from them.
+    shift = exactly(space.centre.tolist(), w)
+    assert are_within(point.scores, [exactly(row, w) - shift for row in A.tolist()])
+    assert are_within(point.squared_norm, [exactly(w, w)])
+    coef, intercept = np.array([float(x) for x in w]), float(rng.normal())
+    scores = space.scores(LinearModel(coef, intercept, y[:2], [0]))
+    coefficients = coef.tolist()
+    truths = [exactly(row, coefficients) + Fraction(intercept) for row in A.tolist()]
+    assert are_within(scores, truths)
 
 
 def test_a_model_of_a_kernel_is_scored_within_its_bounds():

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import pairwise
 
-from svmcvx.data import check_features
 from svmcvx.errors import DataError
 from svmcvx.kernels import (
     RBF,
@@ -62,6 +61,9 @@ def test_gamma_means_what_scikit_learn_means(gamma, reference):
     assert resolved.gamma == pytest.approx(reference)
     assert np.allclose(resolved(A), pairwise.rbf_kernel(A, gamma=reference))
     assert RBF(gamma).resolve(sp.csr_array(A)).gamma == pytest.approx(reference)
+    assert RBF("scale").resolve(np.ones((3, 2))).gamma == 1.0
+    with pytest.raises(DataError, match="resolve"):
+        RBF("scale")(A)
 
 
 def test_gamma_counts_a_weight_as_copies():
@@ -69,15 +71,6 @@ def test_gamma_counts_a_weight_as_copies():
     copies = RBF("scale").resolve(np.repeat(A, weight.astype(int), axis=0)).gamma
     assert RBF("scale").resolve(A, weight).gamma == pytest.approx(copies)
     assert RBF("scale").resolve(sp.csr_array(A), weight).gamma == pytest.approx(copies)
-
-
-def test_gamma_of_constant_data_is_one():
-    assert RBF("scale").resolve(np.ones((3, 2))).gamma == 1.0
-
-
-def test_a_word_for_gamma_must_be_resolved_first():
-    with pytest.raises(DataError, match="resolve"):
-        RBF("scale")(A)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 1e9), st.floats(1e-9, 1e3))
@@ -133,14 +126,6 @@ def test_a_precomputed_kernel_cannot_be_evaluated():
         Precomputed()(A, B)
 
 
-def test_factor_of_a_definite_matrix_is_by_cholesky():
-    K = RBF(0.5)(A)
-    factor = gram_factor(K)
-    assert factor.method == "cholesky"
-    assert (factor.rank, factor.clipped_mass) == (7, 0.0)
-    assert np.allclose(factor.L @ factor.L.T, K, atol=1e-14)
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_factor_of_a_singular_matrix_has_its_rank(seed, rank):
     F = np.random.default_rng(seed).standard_normal((9, rank))
@@ -176,10 +161,6 @@ def test_indefinite_matrices_are_refused_or_clipped():
 def test_matrices_that_are_no_gram_matrices(K, message):
     with pytest.raises(DataError, match=message):
         gram_factor(K)
-
-
-def test_feature_check_and_kernels_agree_on_dtype():
-    assert Linear()(check_features([[1, 2]])).dtype == np.float64
 
 
 def test_definiteness_is_tested_block_by_block():

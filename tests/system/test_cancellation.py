@@ -12,12 +12,7 @@ import pytest
 
 import svmcvx as sx
 from svmcvx import fast
-from svmcvx.data import binary_data
-from svmcvx.feature_space import feature_space
-from svmcvx.formulations import margin_distribution as curvature
 from svmcvx.formulations.conic_loss import problems as fixed_gamma
-from svmcvx.formulations.margin_distribution import ODML
-from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system import clock, deadline
 from svmcvx.system.deadline import (
     Deadline,
@@ -26,7 +21,6 @@ from svmcvx.system.deadline import (
     checkpoint,
     interruptible,
     run_with_deadline,
-    time_limited,
     uninterruptible,
 )
 from tests.conftest import make_data
@@ -169,20 +163,6 @@ def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name
     assert found.model.predict(X).shape == y.shape
 
 
-def test_a_share_without_a_factor_has_the_point_without_coefficients(monkeypatch):
-    monkeypatch.setattr(deadline, "SMALL", 0)
-    X, y = make_data(n=40, d=3)
-    with clock.substituted(Ticking(3)):
-        found = fast.conic(X, y, kappa=0.2, kernel="rbf", time_limit=60.0)
-    # w = 0 and VV' a multiple of the identity: its trace is the upper end, which the second checker
-    # computes too.
-    exact = fast.conic(X, y, kappa=0.2, kernel="rbf").certificate
-    assert found.status == "time_limit"
-    assert found.certificate.lower <= exact.upper
-    assert exact.lower <= found.certificate.upper < math.inf
-    assert sx.verify(found.proof(), X, y).holds
-
-
 def test_a_cardinality_without_a_factor_has_no_point(monkeypatch):
     monkeypatch.setattr(deadline, "SMALL", 0)
     X, y = make_data(n=40, d=3)
@@ -201,40 +181,6 @@ def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
     reference = fast.odml(X, y, **settings).certificate
     assert found.lower <= reference.upper
     assert reference.lower <= found.upper
-
-
-@pytest.mark.parametrize("settings", [{"lam1": 0.5, "lam2": 0.5}, {"lam1": 0.0, "lam2": 3.0}])
-def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
-    monkeypatch.setattr(deadline, "SMALL", 0)
-    X, y = make_data(n=30, d=3)
-    space = feature_space(binary_data(X, y, None), "rbf", intercept="none")
-    statement = ODML(space, settings["lam1"], settings["lam2"], 1.0)
-    dual = {"alpha": np.zeros(30), "tau": np.zeros(30)}
-    with clock.substituted(Ticking(2)), time_limited(60.0):
-        weak = statement.evaluate_dual(dual)
-    assert not space.factored
-    exact = statement.evaluate_dual(dual)
-    assert -math.inf < weak.lower_end <= exact.lower_end
-
-
-@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
-def test_a_matrix_is_replaced_by_the_mean_of_it_and_its_transpose(n):
-    matrix = np.random.default_rng(n).standard_normal((n, n))
-    expected = (matrix + matrix.T) / 2
-    np.testing.assert_array_equal(symmetrised(matrix), expected)
-
-
-def test_both_ways_to_the_triangle_agree(monkeypatch):
-    X, y = make_data(n=30, d=3)
-    space = feature_space(binary_data(X, y, None), "rbf", intercept="none")
-    share = np.full(30, 1 / 30)
-    found = []
-    for largest in (0.0, math.inf):
-        monkeypatch.setattr(curvature, "WELL_CONDITIONED", largest)
-        T = curvature.MarginHessian(space, share, 2.0).triangle
-        found.append(T @ T.T)
-        assert np.array_equal(T, np.tril(T))
-    np.testing.assert_allclose(found[0], found[1], atol=1e-13)
 
 
 @pytest.mark.parametrize("many", [0, 500])
