@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 Floats: TypeAlias = NDArray[np.float64]
 
 SCHEMES = ("ovo", "ovr")
-# Number of binary problems that are solved before the total time is estimated; estimate in seconds
-# above which a warning names it.
-TIMED, LONG = 3, 30.0
 
 
 @estimator
@@ -158,7 +154,6 @@ class BinaryClassifier(CertifiedClassifier):
             for part in problems:
                 limited = _limited(request, deadline.remaining / (len(problems) - len(found)))
                 found.append(limited.run(X, part, sample_weight, None))
-                _warn_of_many(found, len(problems), scheme=scheme, jobs=1)
         return composite(dict(zip(keys(names, scheme), found, strict=True)), scheme, sides.classes)
 
     def _shortfall(self, solution: Solution) -> str | None:
@@ -385,20 +380,6 @@ def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
     return replace(solution, model=replace(model, support=rows[model.support], **wide))  # type: ignore[type-var]
 
 
-def _warn_of_many(found: list[Solution], parts: int, *, scheme: str, jobs: int) -> None:
-    """Warn if the first machines show that all of them take long."""
-    if len(found) != TIMED or parts == TIMED:
-        return
-    seconds = min(solution.timings.total for solution in found) * parts / jobs
-    if seconds > LONG:
-        advice = "; multiclass='ovr' solves fewer" if scheme == "ovo" and parts > TIMED else ""
-        warnings.warn(
-            f"there are {parts} binary problems, which take about {seconds:.0f} s by the first of"
-            f" them; a time_limit is shared among all{advice}",
-            stacklevel=6,
-        )
-
-
 def solve_each(
     request: Request,
     data: TrainingData,
@@ -423,28 +404,23 @@ def solve_each(
         if together is not None and together.certified.all() and warm_start is None:
             return together.composite({})
         left = [k for k in range(len(every)) if together is None or not together.certified[k]]
-        problems = [
-            (key, rows, part)
-            for k, (key, (rows, part)) in enumerate(zip(every, parts(labels, scheme), strict=True))
-            if together is None or not together.certified[k]
-        ]
-        jobs = min(int(effective_n_jobs(n_jobs)), len(problems)) if problems else 1
+        every_part = list(parts(labels, scheme))
+        problems = [(every[k], *every_part[k]) for k in left]
+        jobs = min(int(effective_n_jobs(n_jobs)), len(problems))
 
-        def call(share: int, key: Any, rows: NDArray[np.intp], part: CodedLabels) -> Any:
-            """Return what solves a problem in its share of the remaining time, and arguments."""
-            own = None if weight is None else weight[rows]
-            inside = restricted(X, rows, request.settings.get("kernel"))
-            limited = _limited(request, deadline.remaining * jobs / share)
-            return limited.run, (inside, part, own, earlier[key])
+        def inputs() -> Iterator[tuple[Any, ...]]:
+            for key, rows, part in problems:
+                own = None if weight is None else weight[rows]
+                yield restricted(X, rows, request.settings.get("kernel")), part, own, earlier[key]
 
         found: list[Solution] = []
-        for done, problem in enumerate(problems[:TIMED] if jobs > 1 else problems):
-            run, arguments = call(len(problems) - done, *problem)
-            found.append(run(*arguments))
-            _warn_of_many(found, len(problems), scheme=scheme, jobs=jobs)
-        if rest := problems[len(found) :]:
-            calls = (call(len(rest), *problem) for problem in rest)
-            found += Parallel(n_jobs=n_jobs)(delayed(run)(*given) for run, given in calls)
+        if jobs > 1:
+            limited = _limited(request, deadline.remaining * jobs / len(problems))
+            found = Parallel(n_jobs=n_jobs)(delayed(limited.run)(*given) for given in inputs())
+        else:
+            for given in inputs():
+                share = deadline.remaining / (len(problems) - len(found))
+                found.append(_limited(request, share).run(*given))
     lifted = [
         _lifted(solution, rows, X.shape[1])
         for (_, rows, _), solution in zip(problems, found, strict=True)
