@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from io import BytesIO
+from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
 
 from svmcvx.errors import DataError
 from svmcvx.kernels import RBF, Kernel, Linear, Polynomial, Sigmoid
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
-
-__all__ = ["TextModel", "is_text_model", "read_text_model"]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 FIRST_WORDS = ("svm_type", "solver_type")
 NO_ROWS = np.zeros(0, dtype=np.intp)
@@ -39,11 +36,10 @@ CLASSIFIERS = (
 
 
 class TextModel(NamedTuple):
-    """A model of a file, and what the file says of the data of its problem."""
+    """A model of a file, the classes of its problem, and the value of its constant feature."""
 
     model: Model
     key: tuple[Any, ...]
-    classes: NDArray[Any]
     bias: float | None
 
 
@@ -80,11 +76,6 @@ def read_text_model(path: str | os.PathLike[str], n_features: int) -> list[TextM
     )
 
 
-def _labels(header: dict[str, list[str]]) -> NDArray[Any]:
-    """Return the labels in the order of the file."""
-    return np.array([int(label) for label in header["label"]])
-
-
 def _libsvm(header: dict[str, list[str]], lines: list[str], n_features: int) -> Iterator[TextModel]:
     """Yield the machines of pairs of classes."""
     if header["svm_type"] not in (["c_svc"], ["nu_svc"]):
@@ -92,79 +83,54 @@ def _libsvm(header: dict[str, list[str]], lines: list[str], n_features: int) -> 
             f"the file has a model of type {header['svm_type'][0]}; those of c_svc and nu_svc"
             " classify"
         )
-    labels, rho = _labels(header), np.array(header["rho"], dtype=float)
-    kernel = _kernel(header)
-    counts = np.array(header["nr_sv"], dtype=int)
-    first = np.concatenate([[0], np.cumsum(counts)])
+    labels, rho = np.array(header["label"], dtype=int), np.array(header["rho"], dtype=float)
+    first = np.cumsum([0, *map(int, header["nr_sv"])])
     if len(lines) != first[-1]:
         raise DataError(f"the file has {len(lines)} support vectors, and its head says {first[-1]}")
-    coefficients = np.array(
-        [line.split()[: labels.size - 1] for line in lines], dtype=float
-    ).reshape(len(lines), -1)
-    vectors = _rows([line.split()[labels.size - 1 :] for line in lines], n_features)
-    pair = 0
-    for i in range(labels.size):
-        for j in range(i + 1, labels.size):
-            of_i, of_j = np.arange(first[i], first[i + 1]), np.arange(first[j], first[j + 1])
-            rows = np.concatenate([of_i, of_j])
-            v = np.concatenate([coefficients[of_i, j - 1], coefficients[of_j, i]])
-            # Models have positive scores for the class that sorts last.
-            sign = 1.0 if labels[i] > labels[j] else -1.0
-            classes = np.sort(labels[[i, j]])
-            model: Model
-            if isinstance(kernel, Linear):
-                w = np.asarray(v @ vectors[rows]).ravel()
-                model = LinearModel(
-                    coef=sign * w,
-                    intercept=-sign * float(rho[pair]),
-                    classes=classes,
-                    support=NO_ROWS,
-                )
-            else:
-                model = KernelModel(
-                    kernel=kernel,
-                    vectors=vectors[rows].toarray(),
-                    dual_coef=sign * v,
-                    intercept=-sign * float(rho[pair]),
-                    classes=classes,
-                    support=rows,
-                    n_features=n_features,
-                )
-            yield TextModel(model, tuple(classes.tolist()), np.sort(labels), None)
-            pair += 1
+    width = labels.size - 1
+    words = [line.split() for line in lines]
+    coefficients = np.array([row[:width] for row in words], dtype=float).reshape(-1, width)
+    text = "\n".join(" ".join(["0", *row[width:]]) for row in words)
+    vectors, _ = load_svmlight_file(BytesIO(text.encode()), n_features=n_features, zero_based=False)
+    kernel = _kernel(header)
+    for pair, (i, j) in enumerate(combinations(range(labels.size), 2)):
+        of_i, of_j = np.arange(first[i], first[i + 1]), np.arange(first[j], first[j + 1])
+        rows = np.concatenate([of_i, of_j])
+        # Models have positive scores for the class that sorts last.
+        sign = 1.0 if labels[i] > labels[j] else -1.0
+        v = sign * np.concatenate([coefficients[of_i, j - 1], coefficients[of_j, i]])
+        classes, b = np.sort(labels[[i, j]]), -sign * float(rho[pair])
+        if isinstance(kernel, Linear):
+            model: Model = LinearModel(vectors[rows].T @ v, b, classes, NO_ROWS)
+        else:
+            model = KernelModel(
+                kernel=kernel,
+                vectors=vectors[rows].toarray(),
+                dual_coef=v,
+                intercept=b,
+                classes=classes,
+                support=rows,
+                n_features=n_features,
+            )
+        yield TextModel(model, tuple(classes.tolist()), None)
 
 
 def _kernel(header: dict[str, list[str]]) -> Kernel:
     """Return the kernel of a file of LIBSVM."""
     kind = header["kernel_type"][0]
-    gamma = float(header.get("gamma", ["nan"])[0])
-    coef0 = float(header.get("coef0", ["nan"])[0])
+    number = {name: float(header[name][0]) for name in ("gamma", "coef0") if name in header}
     if kind == "linear":
         return Linear()
     if kind == "rbf":
-        return RBF(gamma)
+        return RBF(number["gamma"])
     if kind == "polynomial":
-        return Polynomial(degree=int(header["degree"][0]), gamma=gamma, coef0=coef0)
+        return Polynomial(degree=int(header["degree"][0]), **number)
     if kind == "sigmoid":
-        return Sigmoid(gamma=gamma, coef0=coef0)
+        return Sigmoid(**number)
     raise DataError(
         f"the file has a {kind} kernel; those that can be read are linear, polynomial, rbf and"
         " sigmoid"
     )
-
-
-def _rows(entries: list[list[str]], n_features: int) -> sp.csr_array:
-    """Return rows of ``index:value``, whose indices begin at 1."""
-    pairs = [[entry.split(":") for entry in row] for row in entries]
-    columns = [int(column) - 1 for row in pairs for column, _ in row]
-    if columns and not 0 <= min(columns) <= max(columns) < n_features:
-        raise DataError(
-            f"the model has a feature {max(columns) + 1}, and X has {n_features} columns; pass the"
-            " data it was trained on"
-        )
-    values = [float(value) for row in pairs for _, value in row]
-    ends = np.concatenate([[0], np.cumsum([len(row) for row in pairs])])
-    return sp.csr_array((values, columns, ends), shape=(len(pairs), n_features))
 
 
 def _liblinear(
@@ -173,15 +139,13 @@ def _liblinear(
     """Yield the one machine of two classes, those of each class against the rest, or the one of all
     classes.
     """
-    kind = header["solver_type"][0]
+    kind, bias = header["solver_type"][0], float(header["bias"][0])
     if kind not in CLASSIFIERS:
         raise DataError(
             f"the file has a model of type {kind}; those that can be read are"
             f" {', '.join(CLASSIFIERS)}"
         )
-    labels, bias = _labels(header), float(header["bias"][0])
-    W = np.array([line.split() for line in lines], dtype=float)
-    d = int(header["nr_feature"][0])
+    W, d = np.array([line.split() for line in lines], dtype=float), int(header["nr_feature"][0])
     if W.shape[0] != d + (bias >= 0):
         raise DataError(
             f"the file has {W.shape[0]} rows of coefficients, and its head says {d + (bias >= 0)}"
@@ -194,29 +158,17 @@ def _liblinear(
     coef = np.zeros((n_features, W.shape[1]))
     coef[:d] = W[:d]
     intercepts = W[d] * bias if bias >= 0 else np.zeros(W.shape[1])
-    bias, order = max(bias, 0.0), np.argsort(labels)
+    labels, bias = np.array(header["label"], dtype=int), max(bias, 0.0)
+    order = np.argsort(labels)
     classes = labels[order]
     if kind == "MCSVM_CS":
-        several = MulticlassModel(
-            coef=coef[:, order], intercept=intercepts[order], classes=classes, support=NO_ROWS
-        )
-        yield TextModel(several, (), classes, bias)
-        return
-    if labels.size == 2:
+        several = MulticlassModel(coef[:, order], intercepts[order], classes, NO_ROWS)
+        yield TextModel(several, (), bias)
+    elif labels.size == 2:
         sign = 1.0 if labels[0] > labels[1] else -1.0
-        model = LinearModel(
-            coef=sign * coef[:, 0],
-            intercept=sign * float(intercepts[0]),
-            classes=classes,
-            support=NO_ROWS,
-        )
-        yield TextModel(model, tuple(classes.tolist()), classes, bias)
-        return
-    for k, label in enumerate(labels.tolist()):
-        one = LinearModel(
-            coef=coef[:, k],
-            intercept=float(intercepts[k]),
-            classes=np.array([False, True]),
-            support=NO_ROWS,
-        )
-        yield TextModel(one, (label,), classes, bias)
+        model = LinearModel(sign * coef[:, 0], sign * float(intercepts[0]), classes, NO_ROWS)
+        yield TextModel(model, tuple(classes.tolist()), bias)
+    else:
+        for w, b, label in zip(coef.T, intercepts.tolist(), labels.tolist(), strict=True):
+            one = LinearModel(w, b, np.array([False, True]), NO_ROWS)
+            yield TextModel(one, (label,), bias)

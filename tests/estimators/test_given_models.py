@@ -160,5 +160,5 @@ def test_a_damaged_file_is_refused(lines, tmp_path):
     with pytest.raises(sx.DataError, match=r"not a complete model file|support vectors"):
         sx.certify(tmp_path / "x.model", X, TWO, **PROBLEM)
     (tmp_path / "y.model").write_text("\n".join([*text[:-1], "0.5 9:1.0"]))
-    with pytest.raises(sx.DataError, match="a feature 9, and X has 2 columns"):
+    with pytest.raises(sx.DataError, match="9 features"):
         sx.certify(tmp_path / "y.model", X, TWO, **PROBLEM)
