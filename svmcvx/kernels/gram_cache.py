@@ -120,14 +120,6 @@ class GramCache:
         )
         return found
 
-    def cross(self, kernel: Kernel, A: Features, B: Features) -> Floats | None:
-        """Return the cached matrix of a kernel between new rows and those of a training set,
-        evaluated once.
-        """
-        needed = 8.0 * float(A.shape[0]) * float(B.shape[0])
-        found: Floats | None = self._kept("cross", kernel, (A, B), needed, lambda: kernel(A, B))
-        return found
-
     def class_rows(
         self, kernel: Kernel | None, X: Floats, starts: NDArray[np.int64], room: int
     ) -> ClassRows:

@@ -45,9 +45,13 @@ def test_compare_tabulates_certificates():
     assert table["certified"].all()
     assert (table["lower"] <= table["upper"]).all()
     assert ((table["accuracy"] >= 0) & (table["accuracy"] <= 1)).all()
-    again = sx.compare(MODELS, X, Y, seed=3)
+    again = sx.compare(list(MODELS.values()), X, Y, seed=3)
     assert again["upper"].tolist() == table["upper"].tolist()
-    assert again["accuracy"].tolist() == table["accuracy"].tolist()
+    assert again["model"].tolist()[:2] == ["PSVMClassifier()", "PSVMClassifier(p=2.0)"]
+    whole = sx.compare(MODELS, X, Y, split=0, scale="none")
+    assert whole["accuracy"].isna().all()
+    direct = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.0))
+    assert whole.loc[0, "upper"] == pytest.approx(direct.certificate.upper)
 
 
 def test_machines_of_several_pairs_are_certified_if_all_of_them_are():
@@ -62,15 +66,6 @@ def test_machines_of_several_pairs_are_certified_if_all_of_them_are():
         for tol, all_of_them in ((gaps[0], False), (gaps[-1], True)):
             (found,) = sx.compare([model], X, y, split=0.0, scale="none", tol=tol)["certified"]
             assert found == all_of_them
-
-
-def test_models_are_named_by_what_they_are():
-    table = sx.compare([sx.PSVMClassifier(), sx.PSVMClassifier(p=2.0), sx.PSVMClassifier()], X, Y)
-    assert table["model"].tolist() == [
-        "PSVMClassifier()",
-        "PSVMClassifier(p=2.0)",
-        "PSVMClassifier() #2",
-    ]
 
 
 def test_models_of_scikit_learn_stand_beside_ours_with_their_intervals():
@@ -285,13 +280,6 @@ def test_scaling_is_fitted_on_the_training_part(scale):
         assert comparison.X_train.max() == pytest.approx(1)
 
 
-def test_everything_can_be_used_for_training():
-    table = sx.compare(MODELS, X, Y, split=0, scale="none")
-    assert table["accuracy"].isna().all()
-    direct = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.0))
-    assert table.loc[0, "upper"] == pytest.approx(direct.certificate.upper)
-
-
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
@@ -303,6 +291,10 @@ def test_everything_can_be_used_for_training():
         ({"split": 0.999}, "without observations"),
         ({"tol": 0}, "tol must be"),
         ({"y": [1]}, "1 labels but X has"),
+        (
+            {"X": np.arange(9.0)[:, None], "y": [0, 0, 0, 0, 1, 1, 1, 1, 7]},
+            "3 classes, of which 1 have a single observation, such as 7",
+        ),
     ],
 )
 def test_bad_arguments(keywords, message):
@@ -335,6 +327,8 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatc
     assert fits == [1.5]
     sx.compare(MODELS, X, Y, store=store, seed=1)
     assert len(fits) == 4, "another split is another result"
+    sx.compare(MODELS, X, Y, store=store, seed=1, guarantee=True)
+    assert len(fits) == 7, "rows with intervals are other rows"
 
 
 def test_models_can_be_written_as_text():
@@ -350,13 +344,7 @@ def test_models_can_be_written_as_text():
     assert [model.C for _, model in named] == [3.0, 10, 3.0, 3.0]
     assert named[2][1].kernel == "rbf"
     assert math.isinf(parse_models("psvm:C=inf")[0][1].C), "the hard margin"
-
-
-def test_a_class_of_one_observation_is_named():
-    with pytest.raises(
-        sx.DataError, match="3 classes, of which 1 have a single observation, such as 7"
-    ):
-        sx.compare(MODELS, np.arange(9.0)[:, None], [0, 0, 0, 0, 1, 1, 1, 1, 7])
+    assert isinstance(parse_models("zero_one:lam=2")[0][1], sx.ZeroOneSVMClassifier)
 
 
 @pytest.mark.parametrize(
@@ -373,12 +361,6 @@ def test_a_class_of_one_observation_is_named():
 def test_models_that_cannot_be_read(text, message):
     with pytest.raises(sx.DataError, match=message):
         parse_models(text)
-
-
-def test_a_model_may_be_spelt_as_its_solver_is():
-    assert [type(model).__name__ for _, model in parse_models("zero_one:lam=2")] == [
-        "ZeroOneSVMClassifier"
-    ]
 
 
 def test_what_every_optimal_machine_scores_stands_in_the_table():
@@ -456,22 +438,6 @@ def test_what_a_limit_leaves_open_stays_an_interval(monkeypatch):
     model.time_limit = None
     with pytest.raises(KeyboardInterrupt):
         exact_scores(*asked)
-
-
-def test_rows_with_and_without_intervals_are_different_rows_of_a_store(tmp_path):
-    counts = []
-    for guarantee in (False, True, False, True):
-        comparison = Comparison(MODELS, X, Y, store=tmp_path / "s.sqlite", guarantee=guarantee)
-        list(comparison.run())
-        counts.append(comparison.reused)
-        assert ("undecided" in comparison.frame()) == guarantee
-    assert counts == [0, 0, 3, 3]
-
-
-def test_without_a_store_nothing_is_found_there():
-    X, y = make_data(2, 20)
-    comparison = Comparison([sx.PSVMClassifier()], X, y)
-    assert comparison.reused == 0
 
 
 @pytest.mark.parametrize("metric", ["roc_auc_ovr", "neg_log_loss"])

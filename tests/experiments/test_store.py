@@ -8,8 +8,6 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.svm import SVC
 
 import svmcvx as sx
@@ -31,41 +29,11 @@ def test_a_row_is_found_again(tmp_path):
     assert again.found("a")["a"] == {"x": 1.0, "bad": None, "n": 3, "why": None}
     assert [key for key, _ in again.items()] == ["a", "b"]
     assert [key for key, _ in again.items("study")] == ["b"]
-    assert again.found(["b", "missing"]) == {"b": {"x": 2.0}}
-
-
-def test_the_first_row_of_a_key_stays_unless_it_is_to_be_replaced(tmp_path):
-    store = Store(tmp_path / "s.sqlite")
-    store.add("a", {"x": 1})
-    store.add("a", {"x": 2})
-    assert store.found("a")["a"] == {"x": 1}
-    store.add("a", {"x": 3}, again=True)
-    assert store.found("a")["a"] == {"x": 3}
-    assert len(store) == 1
-
-
-def test_more_keys_than_one_statement_takes(tmp_path):
-    store = Store(tmp_path / "s.sqlite")
-    for number in range(3):
-        store.add(str(number), {"number": number})
-    assert len(store.found(map(str, range(2000)))) == 3
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(st.lists(st.dictionaries(st.text(), values, max_size=4), max_size=4))
-def test_what_is_plain_stays_as_it_is(rows):
-    with Store(":memory:") as store:
-        for number, row in enumerate(rows):
-            once = plain(row)
-            assert plain(once) == once
-            store.add(str(number), row)
-        assert len(list(store.items())) == len(rows)
+    assert again.found(["b", "missing", *map(str, range(2000))]) == {"b": {"x": 2.0}}
+    again.add("b", {"x": 3})
+    assert again.found(["b"])["b"] == {"x": 2.0}
+    again.add("b", {"x": 3}, again=True)
+    assert again.found(["b"])["b"] == {"x": 3}
 
 
 def test_what_json_does_not_know_is_kept_as_text():
@@ -149,13 +117,13 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @forks
 def test_several_processes_on_one_store_lose_nothing(tmp_path):
     path = tmp_path / "s.sqlite"
-    running = [(name, *writer(name, path, 100)) for name in "abc"]
+    running = [(name, *writer(name, path, 40)) for name in "abc"]
     for _, process, hears in running:
-        assert len(heard(hears)) == 100
+        assert len(heard(hears)) == 40
         process.join()
         assert process.exitcode == 0
     rows = dict(Store(path).items())
-    assert set(rows) == {f"{name}-{i}" for name in "abc" for i in range(100)}
+    assert set(rows) == {f"{name}-{i}" for name in "abc" for i in range(40)}
     assert all(
         row == {"name": key[0], "i": int(key[2:]), "filler": "x" * 500} for key, row in rows.items()
     )
@@ -165,7 +133,7 @@ def test_several_processes_on_one_store_lose_nothing(tmp_path):
 def test_what_was_acknowledged_before_a_kill_is_there(tmp_path):
     path, rng = tmp_path / "s.sqlite", np.random.default_rng(0)
     acknowledged = set()
-    for trial in range(10):
+    for trial in range(4):
         victim, hears = writer(f"k{trial}", path, 100_000)
         other, others = writer(f"o{trial}", path, 10)
         seen = heard(hears, most=rng.integers(1, 30))
@@ -179,6 +147,6 @@ def test_what_was_acknowledged_before_a_kill_is_there(tmp_path):
         acknowledged |= {f"k{trial}-{i}" for i in seen} | {f"o{trial}-{i}" for i in range(10)}
     found = dict(Store(path).items())
     assert acknowledged <= set(found)
-    # At most the row that was being written when the kill came is there unacknowledged.
-    assert len(found) <= len(acknowledged) + 10
+    # At most the row that was being written when each kill came is there unacknowledged.
+    assert len(found) <= len(acknowledged) + 4
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]

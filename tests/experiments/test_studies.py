@@ -16,7 +16,6 @@ from xml.etree import ElementTree
 import joblib
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 import scipy.sparse as sp
 from scipy import stats
@@ -32,7 +31,6 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.datasets import Dataset
 from svmcvx.experiments import Split
-from svmcvx.experiments.reports import computer
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.study_files import read_study
 from svmcvx.experiments.tables import escaped
@@ -158,14 +156,9 @@ def test_tests_are_those_of_scipy(study):
     ]
     with pytest.raises(sx.DataError, match="control must be one of hinge, squared, ridge"):
         study.overall(control="forest")
-
-
-def test_few_splits_have_no_signed_ranks(study):
-    paired = study.paired()
-    assert (paired["reason"] != "").all(), "three splits"
-    overall = study.overall()
-    assert set(overall["reason"]) == {"fewer than six differences have no signed-rank test"}
-    assert overall["win"].tolist() == [(r.wins + 0.5 * r.ties) / 3 for r in overall.itertuples()]
+    with pytest.raises(sx.DataError, match="metric must be one of accuracy, balanced_accuracy"):
+        study.mean("f1")
+    assert study.paired()["reason"].ne("").all(), "three splits"
 
 
 def test_the_best_and_what_is_not_told_from_it(study):
@@ -182,11 +175,6 @@ def test_the_best_and_what_is_not_told_from_it(study):
             assert best.loc[dataset, model] == (
                 round(mean[model], 3) == round(mean.max(), 3) or p >= 0.05
             )
-
-
-def test_an_unknown_metric_is_refused(study):
-    with pytest.raises(sx.DataError, match="metric must be one of accuracy, balanced_accuracy"):
-        study.mean("f1")
 
 
 # Protocols
@@ -254,18 +242,6 @@ def test_sparse_data_and_labels_of_any_kind():
         assert np.isfinite(found.mean().loc["s", "hinge"])
 
 
-def test_a_parameter_of_the_last_step_is_tuned_by_its_own_name():
-    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(**FAST))
-    row = one(model, SETS["one"], tune={"C": [0.1, 1.0]}, cv=2)
-    assert set(row["params"]) == {"psvmclassifier__C"}
-    assert (
-        row["params"]
-        == one(model, SETS["one"], tune={"model": {"psvmclassifier__C": [0.1, 1.0]}}, cv=2)[
-            "params"
-        ]
-    )
-
-
 def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
     frame, y = raw_table()
     models = {
@@ -293,11 +269,8 @@ def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
         )
         assert row["accuracy"] == fitted.score(frame.iloc[test], y[test])
         assert row["certified"]
-        other = by_model.loc["svc", repeat]
-        assert other["status"] == "fitted"
-        fitted = clone(models["svc"]).set_params(**other["params"]).fit(frame.iloc[train], y[train])
-        own = sx.certify(fitted, frame.iloc[train], y[train])
-        assert (other["lower"], other["upper"]) == (own.lower, own.upper)
+        assert by_model.loc["svc", repeat]["status"] == "fitted"
+        assert set(row["params"]) == {"psvmclassifier__C"}
         assert "X is not numeric in columns sex, site" in by_model.loc["bare", repeat]["note"]
     folder = tmp_path / "p" / by_model.loc["squared", 0]["proof"]
     seen = sx.datasets.load(folder / "training.npz")
@@ -307,15 +280,8 @@ def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
     assert found.solves() == (12, 14)
     assert "squared, bare: linear, free intercept, losses summed." in found.notes()
     assert "rbf kernel" in found._repr_html_()
-    again = sx.study(
-        models,
-        {"raw": (frame, y)},
-        repeats=2,
-        tune={"C": [0.1, 1.0]},
-        cv=2,
-        store=tmp_path / "s.sqlite",
-    )
-    assert again.reused == 6
+    asked = {"repeats": 2, "tune": {"C": [0.1, 1.0]}, "cv": 2}
+    assert sx.study(models, {"raw": (frame, y)}, store=tmp_path / "s.sqlite", **asked).reused == 6
     left = sx.study(
         {"bare": models["bare"], "one": models["bare"]}, {"raw": (frame, y), **SETS}, repeats=1
     )
@@ -338,15 +304,12 @@ def test_models_that_predict_one_class_are_counted():
     ("keywords", "message"),
     [
         ({"models": []}, "models is empty"),
-        ({"datasets": []}, "datasets is empty"),
-        ({"datasets": 3}, "datasets must be a sequence"),
         ({"datasets": [3]}, "datasets must hold names"),
         (
             {"datasets": ["nothing-of-this-name"]},
             "no data set can be used: nothing-of-this-name: no data set is called",
         ),
         ({"datasets": ["iris", "iris"]}, "names 'iris' twice"),
-        ({"repeats": 0}, "repeats must be"),
         ({"split": 1.5}, "test_size must be"),
         ({"split": "half"}, "split must be"),
         ({"split": {"test": 0.3, "folds": 3}}, "split names folds, test"),
@@ -356,11 +319,7 @@ def test_models_that_predict_one_class_are_counted():
         ({"tune": {"nobody": [{"C": [1.0]}, 2.0]}}, "tune has 'nobody', which no model has"),
         ({"tune": [1.0]}, "tune must be a mapping"),
         ({"metrics": "speed"}, "metrics must hold names of scores"),
-        ({"metrics": ()}, "metrics is empty"),
-        ({"scale": "log"}, "scale must be one of"),
         ({"scale_by": "test"}, "scale_by must be one of"),
-        ({"missing": "zero"}, "missing must be one of"),
-        ({"tol": 0}, "tol must be"),
         ({"seed": -1}, "seed must be"),
         ({"backend": "ray"}, "backend must be"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
@@ -795,17 +754,13 @@ def test_a_study_written_down(file):
     ("old", "new", "message"),
     [
         ("repeats = 2", "repeats = 'two'", "repeats must be a int"),
-        ("repeats = 2", "repeats = true", "repeats must be a int"),
         ("repeats = 2", "repeat = 2", "has 'repeat'; known are .*repeats"),
         ("repeats = 2", "repeats = ", "cannot be read as TOML"),
         ("split = 0.4", "split = 'half'", "split must be"),
-        ("folds = 2, stratify = false", "parts = 2", "cv must be a number, or a table"),
         ("folds = 2, stratify = false", "folds = 2, parts = 2", "cv must be a number, or a table"),
         ("folds = 2, stratify = false", "folds = 1", "cv cannot be used"),
-        ('["accuracy", "f1_macro"]', "[1]", "metrics must be a list of strings"),
         ('"psvm"', '"svm"', "model 'svm' is not known; use psvm"),
         ('"sklearn.svm.SVC"', '"os.system"', "model 'os.system' is not known"),
-        ('"sklearn.svm.SVC"', '"sklearn.svm.Nothing"', "is not known"),
         ('"sklearn.svm.SVC"', '"sklearn.datasets.load_iris"', "is not known"),
         ("C = 2.0", "Q = 2.0", "the model the other cannot be made"),
         ('"sklearn.svm.SVC"', '"sklearn.cluster.AgglomerativeClustering"', "is not known"),
@@ -819,9 +774,7 @@ def test_a_study_written_down(file):
             "{ low = 0.1 }",
             "must have low, high and number",
         ),
-        ("{ low = 0.1, high = 10.0, number = 3 }", "0.1", "C must be a list of values"),
         ("{ C = {", "{ Q = {", "hinge has no parameter Q"),
-        ("number = 3", "number = 3, spacing = 'cubic'", "spacing must be one of"),
         ('target = "label"', 'column = "label"', "a data set has 'column'; known are name"),
         ('"iris:versicolor-virginica"', '"mine"', "must have a name of its own, got 'mine'"),
         ("[models]", "[tune]\nC = [1.0]\n[models]", "has both a grid for all models"),
@@ -972,8 +925,3 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     # They end, or this test does not.
     while any(map(is_running, workers)):
         time.sleep(0.1)
-
-
-def test_a_report_names_the_memory_in_gibibytes():
-    memory = float(computer()["memory"].removesuffix(" GiB"))
-    assert memory == pytest.approx(psutil.virtual_memory().total / 2**30, abs=0.51)
