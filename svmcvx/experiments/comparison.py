@@ -242,10 +242,10 @@ def compare(
     Parameters
     ----------
     models : mapping, or sequence of estimators or of (str, estimator)
-        Estimators of this package, others of scikit-learn, or pipelines. Of ``SVC``, ``NuSVC``,
-        ``LinearSVC`` and ``LogisticRegression`` the interval is that of :func:`svmcvx.certify`;
-        other models have none. Pipelines, and searches over them, get the rows of `X` as they are,
-        with text, categories and missing values; `scale` and `missing` are for the other models.
+        Estimators of this package, of scikit-learn, or pipelines. ``SVC``, ``NuSVC``, ``LinearSVC``
+        and ``LogisticRegression`` have the interval of :func:`svmcvx.certify`, other models none.
+        Pipelines, and searches over them, get the rows of `X` as they are, with text, categories
+        and missing values; `scale` and `missing` are for the other models.
     X : array-like, data frame or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
     split : float
@@ -253,14 +253,12 @@ def compare(
     seed : int
         Of the stratified split.
     scale : "none", "standard" or "minmax"
-        Scaling of the columns by the training part; standard by default, as on the command line and
-        in :func:`svmcvx.study`.
+        Scaling of the columns by the training part, standard by default.
     missing : "error", "drop" or "median"
         Treatment of missing values: refuse models that are no pipelines, drop the rows for all
         models, or fill in the column's median in the training part.
     metrics : str or sequence of str
-        Scores on the test part beside the accuracy, by their names in scikit-learn, as in
-        ``("balanced_accuracy", "roc_auc")``.
+        Scores on the test part beside the accuracy, by their names in scikit-learn.
     tol : float
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
@@ -283,22 +281,19 @@ def compare(
         Show a bar (extra ``cli``).
     time_limit : float, optional
         Seconds for everything. The model that is being fitted then ends with its best point so far,
-        those after it have the status ``"time_limit"`` and no model. A limit of each fit is the
-        model's own ``time_limit``.
+        those after it have the status ``"time_limit"``.
 
     Returns
     -------
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``lower`` and ``upper`` (checked interval
-        around the optimum of the training problem; if a model consists of several binary machines,
-        that of the largest gap), ``gap`` (relative), ``certified`` (None for a model whose problem
-        is not known), ``train_accuracy``, ``accuracy`` and the other metrics (test part),
-        ``n_support``, ``seconds`` (of the fit), ``conventions`` (kernel, intercept, and whether
-        losses are summed or averaged), ``note`` (why a model failed, has no score, or predicts a
-        single class). With `guarantee` also ``accuracy_lower`` and ``accuracy_upper`` (the interval
-        of every optimal machine on the test part; so for each metric of which there are intervals)
-        and ``undecided`` (share of the test rows whose label is not proved). A notebook shows the
-        table with certified rows marked; its method ``latex`` writes it for a document.
+        around the optimum; of several binary machines that of the largest gap), ``gap``
+        (relative), ``certified`` (None if the problem is not known), ``train_accuracy``,
+        ``accuracy`` and the other metrics, ``n_support``, ``seconds`` (of the fit), ``conventions``
+        (kernel, intercept, losses) and ``note``; with `guarantee` also ``accuracy_lower``,
+        ``accuracy_upper`` (so for each metric of which there are intervals) and ``undecided``
+        (share of the test rows whose label is not proved). Its method ``latex`` writes it for a
+        document.
 
     Raises
     ------

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -294,11 +293,11 @@ def select(
 ) -> Selection:
     """Cross-validate an estimator over a grid, each fit starting from its neighbour's answer.
 
-    The result is the same as with :class:`sklearn.model_selection.GridSearchCV` and the same
-    arguments, up to the gaps of the certificates. It is faster: within one fold, settings that
-    differ in one hyper-parameter only are solved in ascending order of it, each warm-started from
-    the previous solution; Gram matrices are evaluated once for all fits on a fold that share a
-    kernel, and the transformers of a pipeline are fitted once for each path.
+    The result is that of :class:`sklearn.model_selection.GridSearchCV` with the same arguments, up
+    to the gaps of the certificates. Within a fold, settings that differ in one hyper-parameter are
+    solved in ascending order of it, each warm-started from the previous solution; Gram matrices are
+    evaluated once for all fits on a fold that share a kernel, and the transformers of a pipeline
+    are fitted once for each path.
 
     Parameters
     ----------
@@ -307,8 +306,8 @@ def select(
         starts; ``SVC``, ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` with certificates).
     grid : dict of sequences, or list of such
         As for GridSearchCV; the last step of a pipeline may have its parameters under their own
-        names. The path parameter is the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
-        ``lam2``, ``p``, ``D``, ``eps`` that takes most values; of several the first.
+        names. The path follows the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
+        ``lam2``, ``p``, ``D``, ``eps`` that takes most values.
     X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
     cv : int, splitter or iterable of (train, test)
@@ -316,8 +315,7 @@ def select(
     scoring : str or callable, optional
         A score, the greater the better; the accuracy by default.
     sample_weight : array-like of shape (n,), optional
-        Weights of the training losses, for the final estimator. Scores are not weighted, as in
-        GridSearchCV.
+        Weights of the training losses, for the final estimator; scores are not weighted.
     groups : array-like of shape (n,), optional
         For splitters that need them.
     refit : bool
@@ -332,54 +330,35 @@ def select(
     backend : str, optional
         One of joblib's, such as ``"loky"`` (processes) or ``"threading"``; ``"dask"`` (the current
         client), or the address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra
-        ``dask``), whose workers need not see the store; by default that of
-        ``joblib.parallel_config``.
+        ``dask``); by default that of ``joblib.parallel_config``.
     n_jobs : int, optional
         Paths solved at a time, one path on one fold being one task; 1 by default, all workers with
         Dask.
     store : path-like, optional
         A file for finished fits (SQLite; made if it is not there), which comparisons and studies
         may share. Each is written as soon as it is finished; a later call with the same data, grid
-        and folds continues where the first one stopped, also after a kill. Several processes of one
-        computer may use it at the same time.
+        and folds continues where the first one stopped, also after a kill.
     progress : bool
         Show a bar (extra ``cli``).
     seed : int, optional
-        Shuffle the observations before they are cut into folds, if `cv` is a number; by default
-        they are not.
+        Shuffle the observations before they are cut into folds, if `cv` is a number.
     time_limit : float, optional
-        Seconds for everything. At the limit the table has the finished rows. A limit of each fit is
-        the estimator's own ``time_limit``.
+        Seconds for everything. At the limit the table has the finished rows.
 
     Returns
     -------
     Selection
-        A DataFrame with a row for each setting of the grid, in its order. Columns:
-
-        ``param_<name>``, ``params``
-            The setting.
-        ``split<k>_test_score``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``
-            As in ``GridSearchCV.cv_results_``; NaN if a fit failed or is missing.
-        ``split<k>_lower``, ``split<k>_upper``
-            The checked interval around the optimum of the training problem of fold k; if a model
-            consists of several binary machines, that of the largest gap.
-        ``gap``, ``certified``
-            Largest relative gap over the folds, and whether it is at most `tol`; of ``SVC``,
-            ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` that of :func:`svmcvx.certify`. NaN
-            and None for other models, whose problem is not known.
-        ``mean_test_score_lower``, ``mean_test_score_upper``, ``undecided``, ``may_be_best``
-            With `guarantee`: the mean over the folds of the intervals of the scores of every
-            optimal machine, the mean share of validation rows whose label is not proved, and
-            whether no other setting is surely better. Several may be the best where their errors
-            are equal, or where rows that matter are undecided.
-        ``n_support``, ``solver``, ``status``
-            Mean number of support vectors; solvers and statuses that occurred.
-        ``warm_starts``
-            Folds in which the solver used the earlier solution.
-        ``seconds``
-            Wall clock of all its fits.
-        ``note``
-            Why a fit failed, or has no score or certificate.
+        A DataFrame with a row for each setting of the grid, in its order: ``param_<name>``,
+        ``params``; ``split<k>_test_score``, ``mean_test_score``, ``std_test_score`` and
+        ``rank_test_score`` as in ``GridSearchCV.cv_results_`` (NaN if a fit failed or is missing);
+        ``split<k>_lower`` and ``split<k>_upper`` (checked interval around the optimum of fold k; of
+        several binary machines that of the largest gap); ``gap`` (largest relative one),
+        ``certified`` (None if the problem is not known); ``n_support`` (mean), ``solver``,
+        ``status``, ``warm_starts`` (folds in which the solver used the earlier solution),
+        ``seconds`` (of all its fits) and ``note``. With `guarantee` also ``mean_test_score_lower``
+        and ``mean_test_score_upper`` (mean interval of every optimal machine), ``undecided`` (mean
+        share of validation rows whose label is not proved) and ``may_be_best`` (whether no other
+        setting is surely better).
 
     Raises
     ------
@@ -403,8 +382,6 @@ def select(
     >>> found = sx.select(sx.PSVMClassifier(p=2.0), {"C": np.logspace(-3, 1, 5)}, scale(X), y)
     >>> found.best_params_
     {'C': np.float64(0.1)}
-    >>> bool(found["certified"].all())
-    True
     """
     if isinstance(estimator, type) or not all(
         hasattr(estimator, name) for name in ("fit", "get_params")
@@ -517,22 +494,13 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
 
 
 def _grid_fault(estimator: Any, grid: Grid) -> str:
-    """Return the fault of a grid in fewer words than scikit-learn has, where it is known."""
+    """Return the name that is no parameter, in fewer words than scikit-learn has."""
     known, parts = estimator.get_params(), [grid] if isinstance(grid, Mapping) else grid
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(one, Mapping) for one in parts):
-        return f"values by the names of parameters, or a list of such, got {type(grid).__name__}"
-    for part in parts:
-        for name, values in part.items():
+    for part in parts if isinstance(parts, (list, tuple)) else ():
+        for name in part if isinstance(part, Mapping) else ():
             if not parameter_of(estimator, name):
-                return (
-                    f"{type(estimator).__name__} has no parameter"
-                    f" {name!r}{what_was_meant(name, sorted(known))}"
-                )
-            if np.ndim(values) == 0:
-                return (
-                    f"{name} must have a list of values, as in {{{name!r}: [{values!r}]}}, got"
-                    f" {values!r}"
-                )
+                meant = what_was_meant(name, sorted(known))
+                return f"{type(estimator).__name__} has no parameter {name!r}{meant}"
     return ""
 
 
@@ -563,14 +531,9 @@ def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
     try:
         scorer: Callable[..., float] = check_scoring(estimator, scoring)
     except (ValueError, TypeError) as error:
-        why = str(error)
-        if isinstance(scoring, str) and scoring not in get_scorer_names():
-            # Its own message lists them all.
-            near = get_close_matches(scoring, get_scorer_names()) or ["balanced_accuracy"]
-            why = (
-                f"scikit-learn has no score {scoring!r}; write for example"
-                f" {' or '.join(map(repr, near))}"
-            )
+        unknown = isinstance(scoring, str) and scoring not in get_scorer_names()
+        # scikit-learn's own message lists all.
+        why = f"scikit-learn has no score {scoring!r}" if unknown else str(error)
         raise DataError(f"scoring cannot be used: {why}") from None
     return None if scoring is None else scorer
 

@@ -212,8 +212,7 @@ def study(
         As for :func:`svmcvx.compare`.
     datasets : sequence or mapping
         Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or
-        pairs (X, y). A set that cannot be loaded or split is omitted, and the result has the
-        reason.
+        pairs (X, y). The result has the reason for a set that cannot be loaded or split.
     repeats : int
         Splits of each data set, or cross-validations if `split` has folds; 10 by default. Repeat r
         has the seed ``seed + r``.
@@ -243,11 +242,9 @@ def study(
     tol : float
         Relative gap up to which a solve counts as certified.
     guarantee : False, True or "tuning"
-        Compute intervals of the scores of *every optimal machine* on the test part
-        (:func:`svmcvx.guarantee`), for ``"accuracy"``, ``"balanced_accuracy"`` and ``"roc_auc"``
-        among the metrics. ``"tuning"`` does so for the fits of the tuning, too, and finds the
-        hyper-parameters that may be the best. It may take ten times as long as the fits, so that it
-        is off by default.
+        Compute intervals of the scores of *every optimal machine* on the test part, as in
+        :func:`svmcvx.compare`. ``"tuning"`` does so for the fits of the tuning, too, and finds the
+        hyper-parameters that may be the best.
     seed : int
     data_dir : path-like, optional
         Folder of ``.npz`` data sets.
