@@ -248,10 +248,6 @@ class MarginLinearDual(LinearDual):
         return max(outside, off) if math.isfinite(off) else math.inf
 
 
-# The least relative accuracy that scipy's method of Brent takes.
-LEAST_RTOL = float(4.0 * np.finfo(np.float64).eps)
-
-
 def objective(
     squared_norm: Any,
     u: Any,
@@ -344,7 +340,7 @@ def best_bias(
             low,
             high,
             xtol=4.0 * math.ulp(max(abs(low), abs(high))),
-            rtol=LEAST_RTOL,
+            rtol=float(4.0 * np.finfo(np.float64).eps),
             maxiter=500,
         )
     )
@@ -547,10 +543,6 @@ class PenalisedPSVM(PSVM):
         return [self.constant(0.0)], [{"alpha": np.zeros(self.y.size)}]
 
 
-# Times that a model is scaled, at most, until its margins are at least 1 after rounding.
-ATTEMPTS = 6
-
-
 @dataclass(frozen=True, eq=False)
 class HardMargin(AlphaDualStatement):
     r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² subject to :math:`u_i \ge 1`."""
@@ -646,7 +638,7 @@ class HardMargin(AlphaDualStatement):
         room for this is left, and scores are looked at again.
         """
         best = None
-        for _ in range(ATTEMPTS):
+        for _ in range(6):
             u = self.margins_of(model)
             if best is not None and u.least >= 1.0:
                 break
@@ -724,12 +716,6 @@ def separated(
     raise TypeError(f"no way to scale a {type(model).__name__}")
 
 
-# Steps in which the observations inside the margin are found again.
-NEWTON_STEPS = 20
-# Times that multipliers are divided until the constraints hold in spite of their rounding.
-DIVISIONS = 5
-
-
 @dataclass(frozen=True, eq=False)
 class AbsoluteNormSVM(BinaryStatement):
     """The problem bound to data, in a linear space with a penalised intercept or none."""
@@ -786,7 +772,7 @@ class AbsoluteNormSVM(BinaryStatement):
         columns = X[:, used].toarray() if sp.issparse(X) else X[:, used]
         signs, now = np.sign(w[used]), w[used].astype(np.float64)
         rows = columns * y[:, None]
-        for _ in range(NEWTON_STEPS):
+        for _ in range(20):
             inside = rows @ now < 1.0
             weighted = 2.0 * self.C * self.weight[inside, None] * rows[inside]
             step, *_ = sl.lstsq(
@@ -846,7 +832,7 @@ class AbsoluteNormSVM(BinaryStatement):
             return {"alpha": np.zeros(alpha.size)}
         best, largest = 2.0 * self.C * float(alpha.sum()) / squares, self._largest(alpha)
         alpha = alpha * (best if best * largest <= 1.0 else 1.0 / largest)
-        for _ in range(DIVISIONS):
+        for _ in range(5):
             if (largest := self._largest(alpha)) <= 1.0:
                 return {"alpha": alpha}
             alpha = np.maximum((exact(alpha) / largest).lower, 0.0)

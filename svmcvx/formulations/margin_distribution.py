@@ -122,14 +122,13 @@ from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LinearDual, 
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
-from svmcvx.numerical import conjugate_gradients
+from svmcvx.numerical import MarginOperator, conjugate_gradients, solve_support_equations
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, current, interruptible, run_with_deadline
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Newton steps of the polishing, and unknowns of one of its systems, at most.
-ROUNDS = 40
+# Unknowns of a system of the polishing at most.
 LARGEST_SYSTEM = 4000
 # Smallest share of an observation in the sum of weights.
 LEAST_SHARE = 2.0**-300
@@ -322,7 +321,7 @@ class ODM(ODMStatement):
         L, c = self.space.factor, self.share
         theta: Floats = np.zeros(u.size)
         w: Floats | None = None
-        for _ in range(ROUNDS):
+        for _ in range(40):
             short, long = u < 1.0 - self.D, u > 1.0 + self.D
             rows = np.flatnonzero(short | long)
             if min(rows.size, L.shape[1]) > LARGEST_SYSTEM or current().passed():
@@ -464,11 +463,6 @@ LARGEST_WHITENED = 1e8
 # Largest trace of L'AL, and with it condition of R, at which R is formed: four digits are lost at
 # most.
 WELL_CONDITIONED = 1e4
-# Rows that are whitened together.
-ROWS = 512
-# Otherwise conjugate gradients: their relative residual, and products at most.
-ACCURACY = 1e-10
-PRODUCTS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -550,34 +544,21 @@ class MarginHessian:
         diagonal = 1.0 + 2.0 * self.lam1 * np.maximum(np.asarray(squares.T @ c) - mean**2, 0.0)
         right = np.asarray(X.T @ v)
         return conjugate_gradients(
-            product, right, lambda r: r / diagonal, accuracy=ACCURACY, limit=PRODUCTS
+            product, right, lambda r: r / diagonal, accuracy=1e-10, limit=1000
         ).x
 
     def whitened(self, rows: Any = slice(None)) -> Floats:
         """Return the rows of N with ``N N' = H``, that is ``N = Z T^{-T}``."""
         part = self.space.factor[rows]
         found = self.space.data.y[rows, None] * (part.toarray() if sp.issparse(part) else part)
-        for start in range(0, found.shape[0], ROWS):
+        # A few rows at a time, so that Ctrl-C need not wait for all.
+        for start in range(0, found.shape[0], 512):
             checkpoint()
-            some = slice(start, start + ROWS)
+            some = slice(start, start + 512)
             found[some] = sl.solve_triangular(
                 self.triangle, found[some].T, lower=True, check_finite=False
             ).T
         return np.asarray(found)
-
-
-# The polishing: rounds, and unknowns of one of its systems, at most; residual at which it ends;
-# damping of its systems.
-ACTIVE_ROUNDS = 40
-LARGEST_ACTIVE = 2500
-RESIDUAL = 1e-11
-DAMPING = 1e-13
-# Refinements of a normal, and the squared residual relative to it at which they end.
-REFINEMENTS = 6
-NEGLIGIBLE = 1e-20
-TINY = float(np.finfo(np.float64).tiny)
-# Observations that may become free in one round: more at once tends to overshoot and cycle.
-RELEASED = 5
 
 
 def odml_objective(
@@ -666,26 +647,18 @@ class _ODML(ODMStatement):
         return self.variance_multipliers(np.asarray(self.y * (self.space.X @ w)))
 
     def _refined_tau(self, alpha: Floats) -> Floats:
-        r"""The best τ of α; its normal is improved by iterative refinement.
+        r"""The best τ of α; its normal is refined twice.
 
         With r the difference of :math:`\sum_i v_i\varphi(x_i)` and w the bound is short of the best
         one by at most :math:`\tfrac12\|r\|^2`; on data with a large offset w has lost digits that r
         has not.
         """
-        L, y = self.space.factor, self.y
-        w = self.normal(alpha)
-        best, smallest = np.zeros(alpha.size), math.inf
-        for _ in range(REFINEMENTS):
-            tau = self.variance_multipliers(np.asarray(y * (L @ w)))
-            left = np.asarray(L.T @ self.expansion(alpha, tau)) - w
-            size = float(left @ left)
-            if not size < smallest:
-                break
-            best, last, smallest = tau, smallest, size
-            if size <= NEGLIGIBLE * float(w @ w) or size > 0.25 * last:
-                break
-            w = w + self.curvature.solve(left)
-        return best
+        L, w = self.space.factor, self.normal(alpha)
+        tau = np.zeros(alpha.size)
+        for _ in range(3):
+            tau = self.variance_multipliers(np.asarray(self.y * (L @ w)))
+            w = w + self.curvature.solve(np.asarray(L.T @ self.expansion(alpha, tau)) - w)
+        return tau
 
     def expansion(self, alpha: Floats, tau: Floats) -> Floats:
         r"""Return the coefficients v of :math:`w = \sum_i v_i \varphi(x_i)`."""
@@ -776,54 +749,29 @@ class _ODML(ODMStatement):
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations that are neither at zero nor at their upper bound; None
         if that fails.
-
-        An active-set method from a solver's point: a multiplier that would leave its box stays at
-        the end of it, and those at an end whose margin is on the wrong side of 1 become free. The
-        systems may be singular, so each is damped a little and solved again until the residual no
-        longer falls.
         """
-        upper_bound = self.upper_bound()
-        typical = np.minimum(upper_bound, max(float(alpha.max()), TINY))
-        u = self.margins(alpha)
-        free = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
+        upper_bound, u = self.upper_bound(), self.margins(alpha)
+        typical = np.minimum(upper_bound, max(float(alpha.max()), np.finfo(np.float64).tiny))
+        inside = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
         above = (
-            free & np.isfinite(upper_bound) & (1.0 - alpha / upper_bound < CLEARLY_ZERO * (1.0 - u))
+            inside
+            & np.isfinite(upper_bound)
+            & (1.0 - alpha / upper_bound < CLEARLY_ZERO * (1.0 - u))
         )
-        alpha = np.where(above, upper_bound, np.where(free, alpha, 0.0))
-        free &= ~above
-        last = math.inf
-        for _ in range(ACTIVE_ROUNDS):
-            rows = np.flatnonzero(free)
-            if rows.size > LARGEST_ACTIVE or current().passed():
-                return None
-            u = self.margins(alpha)
-            if rows.size:
-                part = self.curvature.whitened(rows)
-                system = part @ part.T
-                system[np.diag_indices(rows.size)] += (
-                    DAMPING * float(system.diagonal().max()) + TINY
-                )
-                try:
-                    moved = alpha[rows] + solve_positive(system, 1.0 - u[rows])
-                except (ValueError, sl.LinAlgError):
-                    return None
-                outside = (moved < 0) | (moved > upper_bound[rows])
-                alpha[rows] = np.clip(moved, 0.0, upper_bound[rows])
-                free[rows[outside]] = False
-                if outside.any():
-                    continue
-                u = self.margins(alpha)
-            tolerance = RESIDUAL * max(1.0, float(np.abs(u).max()))
-            wrong = np.where(alpha <= 0, 1.0 - u, u - 1.0)
-            wrong[free] = 0.0
-            released = np.argsort(wrong)[-RELEASED:]
-            released = released[wrong[released] > tolerance]
-            residual = float(np.abs(u[free] - 1.0).max(initial=0.0))
-            if not released.size and (residual <= tolerance or residual > 0.5 * last):
-                return alpha
-            free[released] = True
-            last = math.inf if released.size else residual
-        return alpha
+
+        def gram(rows: NDArray[np.intp]) -> Floats:
+            part = self.curvature.whitened(rows)
+            return part @ part.T
+
+        return solve_support_equations(
+            MarginOperator(self.margins, gram, None),
+            np.where(above, upper_bound, np.where(inside, alpha, 0.0)),
+            free=inside & ~above,
+            upper_bound=upper_bound,
+            bias=0.0,
+            slack=None,
+            stop=current().passed,
+        )
 
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]

@@ -3,7 +3,6 @@ before.
 """
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 
 import svmcvx as sx
@@ -62,48 +61,3 @@ def test_statements_at_other_values_share_the_factor_while_it_holds():
         assert changed.curvature is not statement.curvature
         assert changed.curvature.lam1 == 2.0
     assert ODM(space, **BAND).at(D=0.5).hyperparameters["D"] == 0.5
-
-
-@pytest.mark.parametrize(("C", "ends_early"), [(1.0, False), (1e4, True)])
-def test_coordinate_ascent_is_left_as_soon_as_its_rate_is_too_slow(C, ends_early):
-    X, y = make_data(n=200, d=3)
-    rounds = []
-    solution = sx.fast.odml(
-        X,
-        y,
-        C=C,
-        kernel=sx.RBF(0.5),
-        callback=lambda progress: rounds.append(progress.iteration) and False,
-    )
-    assert solution.certificate.is_certified(1e-6)
-    # Newton's method counts from 0 again.
-    ascent = rounds.index(0, 1) - 1 if 0 in rounds[1:] else rounds[-1]
-    assert (solution.solver == "fast.odml/dcd+newton") == ends_early
-    assert ascent < 20
-
-
-@pytest.mark.parametrize("solver", ["odm", "odml"])
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-def test_coordinate_ascent_has_a_number_of_rounds_and_newton_goes_on_from_there(solver, kernel):
-    X, y = make_data(n=60, d=3)
-    hyper = {"C1": 2e4, "C2": 2e4, "D": 0.1} if solver == "odm" else {"C": 2e3}
-    solve = getattr(sx.fast, solver)
-    found = {
-        method: solve(X, y, kernel=kernel, method=method, **hyper)
-        for method in ("auto", "newton", "dcd")
-    }
-    alone, auto = found["dcd"], found["auto"]
-    assert alone.attempts[0].iterations > 20
-    if solver == "odm" and kernel is None:
-        assert auto.solver == "fast.odm/newton"
-    else:
-        assert auto.solver == f"fast.{solver}/dcd+newton"
-        # Steps from the multipliers of coordinate ascent are fewer.
-        assert (
-            auto.attempts[0].options["iterations"]
-            < found["newton"].attempts[0].options["iterations"]
-        )
-    for solution in found.values():
-        assert solution.certificate.is_certified(1e-6)
-        assert solution.certificate.lower <= auto.certificate.upper
-        assert auto.certificate.lower <= solution.certificate.upper
