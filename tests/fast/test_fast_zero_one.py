@@ -17,7 +17,7 @@ from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search import tree
-from svmcvx.fast.indicator.search.state import SearchSettings, ZeroOneSearch
+from svmcvx.fast.indicator.search.state import CountingSearch, SearchSettings
 from svmcvx.fast.indicator.solvers import ramp, zero_one
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.indicator.problems import zero_one_mio
@@ -315,7 +315,7 @@ def search_from_zero(X, y, *, sample_weight=None, **hyper):
     )
     start = statement.geometry.incumbent(np.zeros(2), 0.0, losses.zero_one)
     monitor = Monitor(tol=1e-6, max_iter=10)
-    return ZeroOneSearch(replace(statement, pool=(start,)), monitor)
+    return CountingSearch(replace(statement, pool=(start,)), monitor)
 
 
 def test_weights_within_the_budget_are_within_it_however_they_are_summed():

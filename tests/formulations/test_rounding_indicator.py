@@ -20,7 +20,7 @@ from svmcvx.certificate.bounded import exact
 from svmcvx.data import binary_data
 from svmcvx.fast import zero_one
 from svmcvx.fast.core.monitor import Monitor, conclude
-from svmcvx.fast.indicator.search.state import L0Search, RampSearch, ZeroOneSearch
+from svmcvx.fast.indicator.search.state import CountingSearch, RampSearch
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.statement import (
@@ -436,20 +436,19 @@ def test_what_the_factor_leaves_out_lowers_a_bound_as_derived(value, rows, half,
     assert infinite.counting(V, half) == infinite.ramp(V, np.ones(2)) == 0.0
 
 
-@pytest.mark.parametrize("search", [ZeroOneSearch, L0Search, RampSearch])
-def test_a_search_states_what_it_has_proved_of_the_data_and_not_of_the_factor(search):
+@pytest.mark.parametrize("name", ["zero_one", "l0", "ramp"])
+def test_a_search_states_what_it_has_proved_of_the_data_and_not_of_the_factor(name):
     """Rows of all lengths: the search's own units are not those of the statement."""
     for degree, ratio in ((3, 0.1), (3, 1e3), (5, 1e3)):
         x, y, kernel = outlier(degree, ratio)
-        data = binary_data(x, y, None)
-        penalised, free = (
-            feature_space(data, kernel, intercept=kind) for kind in ("penalised", "free")
-        )
+        data, intercept = binary_data(x, y, None), "penalised" if name == "zero_one" else "free"
+        space = feature_space(data, kernel, intercept=intercept)
         statement = {
-            ZeroOneSearch: ZeroOne(space=penalised, lam=1.0, kind="enumeration"),
-            L0Search: L0(space=free, C=0.5, kind="enumeration"),
-            RampSearch: Ramp(space=free, C=0.5, kind="enumeration"),
-        }[search]
+            "zero_one": ZeroOne(space=space, lam=1.0, kind="enumeration"),
+            "l0": L0(space=space, C=0.5, kind="enumeration"),
+            "ramp": Ramp(space=space, C=0.5, kind="enumeration"),
+        }[name]
+        search = RampSearch if name == "ramp" else CountingSearch
         # As if there were no better points: a value of 3, in the search's units.
         running = search(statement, Monitor(1e-6, 10))
         running.report(3.0 * running.unit)

@@ -47,11 +47,10 @@ from svmcvx.fast.indicator.search.starts import (
     relaxation,
 )
 from svmcvx.fast.indicator.search.state import (
-    L0Search,
+    CountingSearch,
     RampSearch,
     SearchSettings,
     SearchState,
-    ZeroOneSearch,
 )
 from svmcvx.fast.indicator.search.tree import BranchAndBound
 from svmcvx.formulations.base import RecoveredPoints
@@ -432,14 +431,14 @@ class _L0Run(_Run):
     """The l0-norm hinge, for so much work."""
 
     solver = "fast.l0/branch"
-    search: L0Search
+    search: CountingSearch
     most = math.inf
 
-    def begin(self) -> L0Search:
+    def begin(self) -> CountingSearch:
         geometry = self.statement.geometry
         w = np.zeros(geometry.G.shape[1])
         pool = tuple(geometry.incumbent(w, b, zero_one_loss) for b in (1.0, -1.0))
-        return L0Search(self.pooled(pool), self.monitor)
+        return CountingSearch(self.pooled(pool), self.monitor)
 
     def exchange(self, limit: float = math.inf) -> Exchange:
         """Improve sets of kept rows within some work."""
@@ -517,13 +516,13 @@ class _ZeroOneRun(_Run):
     """The 0-1 loss: the tree, and the conic relaxation for what does not end soon."""
 
     solver = "fast.zero_one/branch"
-    search: ZeroOneSearch
+    search: CountingSearch
     rng: np.random.Generator
 
-    def begin(self) -> ZeroOneSearch:
+    def begin(self) -> CountingSearch:
         geometry = self.statement.geometry
         pool = (geometry.incumbent(np.zeros(geometry.G.shape[1]), 0.0, zero_one_loss),)
-        search = ZeroOneSearch(self.pooled(pool), self.monitor)
+        search = CountingSearch(self.pooled(pool), self.monitor)
         if self.earlier is not None:
             search.try_set((self.earlier >= 1.0 - ON_MARGIN)[search.first])
         return search

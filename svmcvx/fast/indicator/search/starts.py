@@ -13,12 +13,7 @@ from svmcvx.certificate import Dual
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.state import (
-    CountingSearch,
-    RampSearch,
-    SearchState,
-    ZeroOneSearch,
-)
+from svmcvx.fast.indicator.search.state import CountingSearch, RampSearch, SearchState
 from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.statement import IndicatorStatement
@@ -95,7 +90,7 @@ def ramp_starts(search: RampSearch) -> Iterator[Bools]:
         yield u < 0.0
 
 
-def relaxation(search: ZeroOneSearch, rng: np.random.Generator) -> tuple[Dual, list[Bools]]:
+def relaxation(search: CountingSearch, rng: np.random.Generator) -> tuple[Dual, list[Bools]]:
     """Solve the conic relaxation of the 0-1 loss as accurately as the limits allow; return its dual
     point and sets of distinct rows that its point keeps, nothing where it cannot be solved.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,13 +22,7 @@ from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.record import Leaf, leaf_of
-from svmcvx.formulations.indicator.statement import (
-    L0,
-    CountingStatement,
-    IndicatorStatement,
-    Ramp,
-    ZeroOne,
-)
+from svmcvx.formulations.indicator.statement import L0, IndicatorStatement, Ramp
 from svmcvx.heuristics.exact_least_norm import ExactPoint, exact_least_norm
 from svmcvx.heuristics.machines import ramp_descent
 from svmcvx.heuristics.signed_rows import Incumbent, least_norm, violated
@@ -135,20 +129,15 @@ class SearchState(ABC):
 
     statement: Any
     monitor: Monitor
-    # Slack above which the loss is constant, and the weight of the squared norm in the statement.
-    cut: ClassVar[float]
-    half: ClassVar[float]
-    # Whether the bounds of leaves are made as good as rounding allows, since no other arithmetic
-    # evaluates them.
-    refines_leaves: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         statement: IndicatorStatement = self.statement
         geometry = statement.geometry
-        self.free = geometry.free
+        # Slack above which the loss is constant.
+        self.free, self.cut = geometry.free, statement.slack_allowed
         longest = float(row_norms_above(geometry.G).max(initial=0.0)) if geometry.G.any() else 1.0
         self.scale = 2.0 ** min(math.ceil(math.log2(longest)), 1023)
-        self.unit = self.scale * self.scale / self.half
+        self.unit = self.scale * self.scale / statement.half
         n, r = geometry.G.shape
         rows = np.empty((n, r + self.free))
         np.divide(geometry.G, self.scale, out=rows[:, :r])
@@ -162,18 +151,23 @@ class SearchState(ABC):
         self.H = np.ascontiguousarray(self.rows[:, :-1]) if self.free else self.rows
         weight = np.bincount(self.copies, weights=geometry.weight)
         # Sums of weights that are not whole numbers are rounded.
-        self._whole = bool((geometry.weight == np.round(geometry.weight)).all())
+        whole = bool((geometry.weight == np.round(geometry.weight)).all())
         self.weight = (
-            weight if self._whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self.copies)))
+            weight if whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self.copies)))
         )
-        self.lam, self.k = self._prices()
-        self.loss_price = self.lam
+        # The price of the largest loss, and the budget, in favour of the bound: what points really
+        # drop is summed without rounding.
+        self.lam = self.loss_price = max(self.cut, 1.0) * statement.price * self.unit
+        k = getattr(statement, "k", None)
+        self.k = math.inf if k is None else float(k)
+        if k is not None and not whole:
+            self.k += 1e-12 * (k + float(self.weight.sum()))
         most = self.unit + self.lam * float(self.weight.sum())
         if not (self.unit > SMALLEST_UNIT and most < math.inf):
             raise DataError(
                 f"the longest row of the features has the length {longest:.3g}: its square, or that"
                 " times the price of all observations, is out of the range of double precision;"
-                f" divide X by {longest:.0e}, or lower {'lam' if self.half == 1.0 else 'C'}"
+                f" divide X by {longest:.0e}, or lower {'C' if statement.half < 1.0 else 'lam'}"
             )
         self.best: Incumbent | None = None
         self.best_value = math.inf
@@ -184,10 +178,6 @@ class SearchState(ABC):
         self._tried: set[bytes] = set()
         for point in statement.pool:
             self.update_incumbent(point)
-
-    @abstractmethod
-    def _prices(self) -> tuple[float, float]:
-        """λ and k."""
 
     def _keys(self, rows: Floats) -> Iterator[bytes]:
         """Yield bytes for each observation, the same for equal ones with equal labels."""
@@ -310,13 +300,6 @@ class SearchState(ABC):
 class CountingSearch(SearchState):
     """Losses that are counted, with the intercept among the features or free."""
 
-    statement: CountingStatement
-    cut: ClassVar[float] = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.labels = self.statement.geometry.y[self.first] if self.free else None
-
     def try_point(self, w: Floats) -> None:
         """Try the sets of rows with margins of about 1 or more at a point."""
         u = self.rows @ w
@@ -327,31 +310,29 @@ class CountingSearch(SearchState):
         """Update the incumbent with the point of least norm that keeps a set of the distinct rows;
         each set is tried once.
         """
-        key = np.packbits(kept).tobytes()
-        if key in self._tried or not self._worth(kept):
+        key, dropped = np.packbits(kept).tobytes(), float(self.weight[~kept].sum())
+        # A margin of 1 on a row of length at most 1 takes a norm of 1, unless the intercept is
+        # free.
+        least = (0.0 if self.free else 1.0) + self.lam * dropped
+        if key in self._tried or dropped > self.k or not least < self.cutoff:
             return
         if self.monitor.out_of_time() and self.H.size > 100_000:
             return
         self._tried.add(key)
         self._refit(kept)
 
-    def _worth(self, kept: Bools) -> bool:
-        # A margin of 1 on a row of length at most 1 takes a norm of 1, unless the intercept is
-        # free.
-        dropped = float(self.weight[~kept].sum())
-        return dropped <= self.k and (0.0 if self.free else 1.0) + self.lam * dropped < self.cutoff
+    def _labels(self, rows: Bools | NDArray[np.intp]) -> Floats | None:
+        return self.statement.geometry.y[self.first[rows]] if self.free else None
 
     def _refit(self, kept: Bools) -> Floats | None:
         """Update the incumbent with the point of least norm that keeps a set; return its
         multipliers on the set.
         """
-        labels = None if self.labels is None else self.labels[kept]
+        labels, geometry = self._labels(kept), self.statement.geometry
         found = least_norm(self.H[kept], labels)
         if found is None:
             return None
-        self.update_incumbent(
-            self.statement.geometry.incumbent(found.w / self.scale, found.b, violated)
-        )
+        self.update_incumbent(geometry.incumbent(found.w / self.scale, found.b, violated))
         return found.alpha if labels is None else balanced(found.alpha, labels, math.inf)
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
@@ -369,8 +350,8 @@ class CountingSearch(SearchState):
             leaf = Leaf(rows[alpha > 0], 2.0 * alpha[alpha > 0])
             bound = max(bound, _norm_below(self.H[rows], alpha) + price)
         if bound < self.cutoff:
-            labels = None if self.labels is None else self.labels[rows]
-            exact = exact_least_norm(self.H[rows], labels, stop=self.monitor.out_of_time)
+            stop = self.monitor.out_of_time
+            exact = exact_least_norm(self.H[rows], self._labels(rows), stop=stop)
             if exact is not None:
                 if exact.feasible:
                     self._update_from_exact(kept, exact)
@@ -388,21 +369,6 @@ class CountingSearch(SearchState):
         if np.isfinite(w).all():
             point = self.statement.geometry.incumbent(w / self.scale, _double(exact.b), violated)
             self.update_incumbent(point)
-
-
-class ZeroOneSearch(CountingSearch):
-    """The 0-1 loss."""
-
-    statement: ZeroOne
-    half: ClassVar[float] = 1.0
-
-    def _prices(self) -> tuple[float, float]:
-        lam, k = self.statement.lam, self.statement.k
-        if k is not None:
-            # In favour of the bound: what points really drop is summed without rounding.
-            return 0.0, k if self._whole else k + 1e-12 * (k + float(self.weight.sum()))
-        assert lam is not None  # noqa: S101 - exactly one is given
-        return lam * self.unit, math.inf
 
     def price_of_budget(self, relaxed: float | None) -> None:
         """Set the first multiplier of k: that of the conic relaxation, or the incumbent's norm
@@ -442,27 +408,10 @@ class ZeroOneSearch(CountingSearch):
         return None
 
 
-class L0Search(CountingSearch):
-    """The l0-norm hinge, with a free intercept."""
-
-    statement: L0
-    half: ClassVar[float] = 0.5
-
-    def _prices(self) -> tuple[float, float]:
-        return self.statement.C * self.unit, math.inf
-
-
 class RampSearch(SearchState):
     """The ramp loss, with a free intercept."""
 
     statement: Ramp
-    cut: ClassVar[float] = 2.0
-    half: ClassVar[float] = 0.5
-    refines_leaves: ClassVar[bool] = True
-
-    def _prices(self) -> tuple[float, float]:
-        # The loss is 2 where it is largest.
-        return 2.0 * self.statement.C * self.unit, math.inf
 
     def try_point(self, w: Floats) -> None:
         """Update the incumbent with a point and with the hinge solution of the rows that it does

@@ -266,7 +266,7 @@ class BranchAndBound:
         """Return a better bound of a leaf that no other arithmetic will evaluate, and its
         multipliers.
         """
-        if not self.search.refines_leaves:
+        if not self.search.cut:
             return node.bound, None
         refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True)
         self.search.try_point(refined.last)
