@@ -17,7 +17,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,17 +34,11 @@ from svmcvx.system.deadline import stop_flag
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Widths of the rounded kinks as shares of M, and the widths with which a leaf is bounded up to
-# rounding; consecutive widths are close, so that Newton's method needs few steps.
-WIDTHS, LEAF_WIDTHS = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
-# Accuracy of the minimum of a relaxation, as a share of the distance to the incumbent.
-ENOUGH = 0.02
-# Margins of points of relaxations that their multiples raise to 1.
-RAISED = np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
-# Margin below which the 0-1 loss is 1, so that margins of 1 count as such in spite of rounding.
-SHORT = 1e-9
-# Weight of the squared violation of a decision, in units of the incumbent.
-PENALTY = 100.0
+# Arrays of the dives of a thread: the stack, the nodes that were bounded, their bounds, and scratch
+# space, as for :func:`dive`.
+DiveSpace: TypeAlias = tuple[
+    tuple[NDArray[Any], ...], tuple[NDArray[Any], ...], tuple[NDArray[Any], ...], tuple[Any, ...]
+]
 
 
 class TreeNode(NamedTuple):
@@ -63,8 +56,7 @@ class TreeNode(NamedTuple):
     undecided: int
 
 
-@dataclass
-class Dive:
+class Dive(NamedTuple):
     """The result of a thread: open nodes, those that it bounded, the best point seen and its value,
     and the last minimiser.
     """
@@ -74,37 +66,6 @@ class Dive:
     value: float
     point: Floats
     last: Floats
-
-
-class DiveSpace(NamedTuple):
-    """Arrays of the dives of a thread: the stack, the nodes that were bounded, their bounds, and
-    scratch space, as for :func:`dive`.
-    """
-
-    stack: tuple[NDArray[Any], ...]
-    nodes: tuple[NDArray[Any], ...]
-    bounds: tuple[NDArray[Any], ...]
-    scratch: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, r: int, n: int, most: int, entries: int, facts: int) -> DiveSpace:
-        """Return the arrays of dives of up to `most` nodes, with so many bounds of each and facts
-        of each bound.
-        """
-        room, counts = most // 2 + 1, [np.empty(most, dtype=np.int64) for _ in range(3)]
-        return cls(
-            (
-                np.empty((room, n), dtype=np.int8), np.empty((room, n)), np.empty((room, r)), np.empty((room, 2)),
-                np.empty(room), np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64),
-            ),
-            (*counts, np.empty((most, r))),
-            (
-                np.empty((most, entries, facts)), np.empty((most, entries, -(-n // 8)), dtype=np.uint8),
-                np.empty(most * entries * n, dtype=np.int32), np.empty(most * entries * n),
-                np.empty((most, entries), dtype=np.int64),
-            ),
-            (tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r))),
-        )  # fmt: skip
 
 
 class BranchAndBound:
@@ -166,11 +127,8 @@ class BranchAndBound:
         self._begun = True
         upper = search.cutoff
         n = self.HT.shape[1]
-        state, w, box = (
-            np.zeros(n, dtype=np.int8),
-            np.zeros(r),
-            np.array(search.bias_interval(upper)),
-        )
+        state, w = np.zeros(n, dtype=np.int8), np.zeros(r)
+        box = np.array(search.bias_interval(upper))
         if box[0] > box[1]:
             # No point is better than the incumbent.
             if self.record is not None:
@@ -197,8 +155,14 @@ class BranchAndBound:
         leaf is refined.
         """
         search, rounds = self.search, self.settings.rounds
-        loss = search.cut, PENALTY * max(upper, 1.0), search.free
-        accuracy = (LEAF_WIDTHS, 0.0, 0) if refine else (WIDTHS, ENOUGH, rounds)
+        # The weight of squared violations of a decision is some 100 incumbents.
+        loss = search.cut, 100.0 * max(upper, 1.0), search.free
+        # Widths of the rounded kinks as shares of M, and the accuracy of the minimum as a share of
+        # the distance to the incumbent. Consecutive widths are close where digits count, so that
+        # Newton's method needs few steps.
+        accuracy: tuple[Any, ...] = np.array([1e-3, 1e-6]), 0.02, rounds
+        if refine:
+            accuracy = 1e-3 * 0.25 ** np.arange(16), 0.0, 0
         problem = (self.HT, self.length), loss, search.weight, search.k
         return problem, (*accuracy, search.wider, search.loose)
 
@@ -233,7 +197,6 @@ class BranchAndBound:
                 found[task] = self._dive(chosen[task], upper, 2 * self.expansions, first)
 
         share(work)
-        best = None
         for node, dived in zip(chosen, found, strict=True):
             assert dived is not None  # noqa: S101 - each task was done
             base = self.nodes
@@ -247,9 +210,8 @@ class BranchAndBound:
             for below in dived.nodes:
                 number = node.number if below.number < 0 else below.number + base
                 heapq.heappush(self.queue, below._replace(number=number))
-            if dived.value < upper and (best is None or dived.value < best.value):
-                best = dived
-        if best is not None:
+        best = min((dived for dived in found if dived), key=lambda dived: dived.value, default=None)
+        if best is not None and best.value < upper:
             search.try_point(best.point)
         if self.exchange is not None:
             self.exchange.keep_up(self.work, self.stop)
@@ -276,12 +238,28 @@ class BranchAndBound:
         return max(node.bound, refined.nodes[0].bound if refined.nodes else math.inf), leaf
 
     def _space(self, worker: int, most: int) -> DiveSpace:
-        """Return the arrays of a thread's dives: their pages are slow when they are new."""
+        """Return the arrays of a thread's dives of up to `most` nodes: their pages are slow when
+        they are new.
+        """
         if (worker, most) not in self._spaces:
-            (r, n), free = self.HT.shape, self.search.free
-            # two cuts of the interval of the bias, too
-            entries = max(self.settings.rounds, 1) + 2 * free
-            self._spaces[worker, most] = DiveSpace.of(r, n, most, entries, 5 if free else 3)
+            (r, n), free, room = self.HT.shape, self.search.free, most // 2 + 1
+            # Bounds of a node, two cuts of the interval of the bias among them.
+            entries, facts = max(self.settings.rounds, 1) + 2 * free, 5 if free else 3
+            stack: tuple[NDArray[Any], ...] = (
+                *(np.empty((room, n), dtype=np.int8), np.empty((room, n)), np.empty((room, r))),
+                *(np.empty((room, 2)), np.empty(room), np.empty(room)),
+                *(np.empty(room, dtype=np.int64) for _ in range(2)),
+            )
+            nodes = *(np.empty(most, dtype=np.int64) for _ in range(3)), np.empty((most, r))
+            bounds = (
+                np.empty((most, entries, facts)),
+                np.empty((most, entries, -(-n // 8)), dtype=np.uint8),
+                np.empty(most * entries * n, dtype=np.int32),
+                np.empty(most * entries * n),
+                np.empty((most, entries), dtype=np.int64),
+            )
+            scratch = tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r))
+            self._spaces[worker, most] = stack, nodes, bounds, scratch
         return self._spaces[worker, most]
 
     def _dive(
@@ -293,16 +271,14 @@ class BranchAndBound:
         search, r = self.search, self.HT.shape[0]
         passed = self._problem(upper, refine=refine)
         upper = math.inf if refine else upper
-        space = self._space(worker, most)
-        states, big_ms, starts, boxes, prices, bounds, undecided, names = space.stack
-        facts, marks, number_rows, numbers, behind = space.bounds
-        parents, decisions, used, points = space.nodes
+        stack, made_nodes, made_bounds, scratch = self._space(worker, most)
+        states, big_ms, starts, boxes, prices, bounds, undecided, names = stack
+        facts, marks, number_rows, numbers, behind = made_bounds
+        parents, decisions, used, points = made_nodes
         slots = np.arange(len(states))
         states[0], big_ms[0], starts[0], boxes[0] = node.state, node.big_m, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
-        left, made = dive(
-            *passed, upper, space.stack, slots, space.nodes, space.bounds, space.scratch, self.stop
-        )
+        left, made = dive(*passed, upper, stack, slots, made_nodes, made_bounds, scratch, self.stop)
         # An M beyond single precision is infinite, which is valid.
         with np.errstate(over="ignore"):
             nodes = [
@@ -312,10 +288,13 @@ class BranchAndBound:
                 )
                 for k in slots[:left]
             ]  # fmt: skip
-        points, point, cut = points[:made], np.zeros(r), max(search.cut, SHORT)
+        points, point = points[:made], np.zeros(r)
+        # The 0-1 loss is 1 a little below a margin of 1, so that margins of 1 count as such in spite
+        # of rounding; multiples raise these margins to 1.
+        cut, raised = max(search.cut, 1e-9), np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
         value = best_multiple(
-            self.HT, search.weight, search.lam, search.k, cut, search.free, RAISED, points, upper,
-            point, space.scratch[0][0],
+            self.HT, search.weight, search.lam, search.k, cut, search.free, raised, points, upper,
+            point, scratch[0][0],
         )  # fmt: skip
         kept = np.arange(facts.shape[1]) < used[:made, None]
         ends = behind[:made][kept]
