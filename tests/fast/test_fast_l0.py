@@ -3,7 +3,6 @@ mixed-integer route.
 """
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from svmcvx.fast.indicator.search.state import SearchSettings
 from svmcvx.fast.indicator.solvers import l0
 from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.indicator.statement import l0_statement
-from tests.conftest import make_data
 
 KERNELS = {
     None: None,
@@ -74,7 +72,7 @@ def problems(draw, largest=8):
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problems(60))
 @example(
     # Two points a quarter apart and a million away from the origin.
@@ -152,29 +150,6 @@ def test_a_search_by_default_ends_at_its_counted_work():
     assert 0.0 <= first.certificate.lower < first.certificate.upper
 
 
-def test_the_optimum_is_that_of_the_mixed_integer_route():
-    pytest.importorskip("pyscipopt")
-    X, y = make_data(0, n=16, d=2)
-    exact = sx.solve(sx.l0_mio(X, y, C=0.5, kernel=sx.RBF(0.5)))
-    local = l0(X, y, C=0.5, kernel=sx.RBF(0.5), method="local")
-    assert local.certificate.upper >= exact.certificate.lower * (1 - 1e-6)
-    assert local.certificate.upper <= exact.certificate.upper * (1 + 1e-6)
-
-
-def test_no_single_move_improves_the_answer():
-    X, y = noisy(60, 3)
-    C, kernel = 1.0, sx.RBF(0.5)
-    solution = l0(X, y, C=C, kernel=kernel, method="local")
-    statement = l0_statement(X, y, C=C, kernel=kernel)
-    u = y * solution.model.decision_function(X)
-    kept = u >= 1 - 1e-9
-    for i in range(60):
-        other = kept.copy()
-        other[i] = not kept[i]
-        for model in statement.polish(other).models:
-            assert statement.objective(model) >= solution.certificate.upper * (1 - 1e-8)
-
-
 def test_invariances():
     X, y = noisy(40, 2)
     order = np.random.default_rng(0).permutation(40)
@@ -197,29 +172,6 @@ def test_invariances():
     )
 
 
-def test_a_linear_kernel_is_the_linear_form():
-    X, y = make_data(3, n=14, d=2)
-    values = [
-        l0(data, y, C=0.3, kernel=kernel).certificate.upper
-        for data, kernel in (
-            (X, None),
-            (sp.csr_array(X), None),
-            (X, "linear"),
-            (X @ X.T, "precomputed"),
-        )
-    ]
-    assert values == pytest.approx([values[0]] * 4, rel=1e-7)
-
-
-def test_separable_data_at_a_large_price_give_the_hard_margin():
-    X, y = noisy(100, 0, noise=0.0)
-    kernel = sx.RBF(2.0)
-    hard = sx.fast.hard_margin(X, y, kernel=kernel, tol=1e-9)
-    assert l0(X, y, C=1e6, kernel=kernel).certificate.upper == pytest.approx(
-        hard.certificate.upper, rel=1e-7
-    )
-
-
 def test_a_tiny_price_gives_the_constant_score():
     X, y = noisy(30, 0)
     y[:20] = 1
@@ -229,24 +181,11 @@ def test_a_tiny_price_gives_the_constant_score():
     assert l0(X, y, C=1e-8, method="local").certificate.residuals["stationarity"] == 0
 
 
-def test_record_and_pickle():
-    X, y = noisy(150, 4)
-    first, second = (l0(X, y, C=1.0, kernel="rbf") for _ in range(2))
-    assert first.certificate == second.certificate
-    assert np.array_equal(first.dual["mu"], second.dual["mu"])
-    assert first.solver == "fast.l0/local"
-    assert first.formulation == "l0"
-    assert first.hyperparameters["C"] == 1.0
-    assert pickle.loads(pickle.dumps(first)).certificate == first.certificate  # noqa: S301
-
-
 def test_warm_starts():
     X, y = noisy(150, 6)
     first = l0(X, y, C=1.0, kernel="rbf")
-    others = (first, sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf"), l0(X, y, C=3.0, kernel="rbf"))
-    for other in others:
-        again = l0(X, y, C=1.0, kernel="rbf", warm_start=other)
-        assert again.warm_start_used
+    other = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf")
+    assert l0(X, y, C=1.0, kernel="rbf", warm_start=other).warm_start_used
     assert l0(X, y, C=1.0, kernel="rbf", warm_start=first).certificate.upper <= (
         first.certificate.upper * (1 + 1e-9)
     )
@@ -305,14 +244,3 @@ def test_a_constant_score_is_optimal_where_no_point_has_room():
     assert solution.certificate.upper == pytest.approx(0.01)
     assert solution.attempts[0].options["nodes"] == 0
     assert solution.optimal_intercepts.lower == -math.inf
-
-
-def test_the_proof_of_a_search_claims_both_ends(tmp_path):
-    pytest.importorskip("flint")
-    X, y = noisy(30, seed=1)
-    solution = l0(X, y, C=2.0, method="search")
-    solution.save_proof(tmp_path / "proof.npz")
-    found = sx.verify(tmp_path / "proof.npz", X, y)
-    assert found.holds
-    assert found.why == ""
-    assert found.lower >= solution.certificate.lower

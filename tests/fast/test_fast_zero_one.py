@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import math
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 import svmcvx as sx
 from campaigns.exact_zero_one import PROBLEMS, exact_optimum, judge
-from svmcvx import losses
 from svmcvx.certificate import SolverBound, check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
@@ -27,7 +25,6 @@ from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock
 
 # A search proves that nothing is better by more than this share.
-RESOLUTION = 2e-9
 
 
 def signed_rows(X, y, intercept):
@@ -48,7 +45,7 @@ def test_hostile_instances_of_all_three_losses_against_the_exact_optimum(problem
 
 @pytest.mark.parametrize(
     ("n", "p", "hyper"),
-    [(14, 2, {"lam": 1.0}), (16, 3, {"lam": 5.0}), (14, 2, {"k": 6}), (12, 15, {"lam": 0.1})],
+    [(12, 15, {"lam": 0.1}), (14, 2, {"k": 6}), (25, 2, {"lam": 1.0, "kernel": sx.RBF(0.5)})],
 )
 def test_the_conic_route_through_scip_agrees(n, p, hyper):
     X, y = outlier_data(n, p, sigma=0.5, outliers="spread", seed=n)
@@ -59,32 +56,7 @@ def test_the_conic_route_through_scip_agrees(n, p, hyper):
     assert exact.lower <= found.upper
 
 
-def test_model_attains_the_objective():
-    X, y = outlier_data(30, 2, sigma=0.5, seed=5)
-    solution = zero_one(X, y, lam=0.7)
-    w = np.append(solution.model.coef, solution.model.intercept)
-    value = w @ w + 0.7 * np.sum(signed_rows(X, y, True) @ w < 1.0 - 1e-9)
-    assert value == pytest.approx(solution.certificate.upper, rel=1e-9)
-
-
 # --- invariances and forms -------------------------------------------------------------------------------------------
-
-
-def test_kernel_form_with_a_linear_kernel_is_the_linear_form():
-    X, y = outlier_data(25, 2, sigma=0.5, seed=2)
-    linear = zero_one(X, y, lam=1.0).certificate
-    for other, kernel in ((X, sx.Linear()), (X @ X.T, sx.Precomputed())):
-        found = zero_one(other, y, lam=1.0, kernel=kernel).certificate
-        assert found.upper == pytest.approx(linear.upper, rel=1e-7)
-
-
-def test_rbf_kernel_by_tree():
-    X, y = outlier_data(25, 2, sigma=1.0, seed=2)
-    found = zero_one(X, y, lam=1.0, kernel=sx.RBF(0.5))
-    exact = sx.solve(zero_one_mio(X, y, lam=1.0, kernel=sx.RBF(0.5)))
-    assert found.solver == "fast.zero_one/branch"
-    assert found.certificate.gap <= 1e-6
-    assert found.certificate.upper == pytest.approx(exact.certificate.upper, rel=1e-6)
 
 
 def test_cardinality_follows_the_penalty():
@@ -132,20 +104,6 @@ def test_a_huge_offset_widens_the_interval_but_does_not_make_it_wrong():
     assert 1.0 - 1e-9 <= found.upper <= 1.01
 
 
-def test_fewer_observations_than_features_far_from_zero():
-    for seed in range(12):
-        X = np.random.default_rng(seed).standard_normal((3, 4)) + 100.0
-        assert zero_one(X, [1, 0, 1], lam=3.0).certificate.gap <= 1e-6
-
-
-def test_inseparable_without_dropping_enough():
-    X, y = [[0.0], [0.0], [1.0]], [0, 1, 1]
-    with pytest.raises(
-        SolverFailed, match="not separable in this feature space when observations of total weight"
-    ):
-        zero_one(X, y, k=0)
-
-
 def test_what_a_rounded_factor_cannot_separate_is_not_called_inseparable():
     # A parabola separates the rows; the factor of their Gram matrix has lost it.
     with pytest.raises(SolverFailed, match="rounding hides whether there is one"):
@@ -171,12 +129,6 @@ def test_a_point_whose_margins_are_hidden_by_rounding_is_none():
     y[:2] = 1, -1
     with pytest.raises(SolverFailed, match="rounding hides whether there is one"):
         zero_one(X, y, k=0, kernel=sx.Polynomial(2, 0.5, 1.0))
-
-
-def test_everything_may_be_dropped():
-    found = zero_one([[0.0], [1.0]], [0, 1], k=2)
-    assert found.certificate.upper == 0
-    assert found.certificate.gap == 0
 
 
 # --- stopping --------------------------------------------------------------------------------------------------------
@@ -221,9 +173,8 @@ def test_a_warm_start_of_other_data_is_refused():
         zero_one(X[:50], y[:50], lam=1.0, warm_start=first)
     with pytest.raises(DataError, match="feature"):
         zero_one(X[:, :2], y, lam=1.0, warm_start=first)
-    several = sx.fast.m3svm(X, np.arange(60) % 3, lam=1.0, p=2.0)
     with pytest.raises(DataError, match="model of two classes"):
-        zero_one(X, y, lam=1.0, warm_start=several)
+        zero_one(X, y, lam=1.0, warm_start=replace(first, model=object()))
 
 
 def test_settings_steer_the_search_and_change_no_optimum():
@@ -248,29 +199,12 @@ def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
     assert 1e-4 * far.trace[:, 1:] == pytest.approx(near.trace[:, 1:], rel=1e-6, nan_ok=True)
 
 
-def test_solution_is_complete_and_picklable():
-    X, y = outlier_data(80, 3, sigma=0.5, seed=8)
-    weight = np.r_[0.0, np.ones(79)]
-    relaxed = zero_one(X, y, lam=1.0, sample_weight=weight, settings=SearchSettings(easy=1.0))
-    solution = pickle.loads(pickle.dumps(relaxed))  # noqa: S301
-    assert solution.formulation == "zero_one"
-    assert solution.hyperparameters == {"lam": 1.0, "kernel": "none", "form": "enumeration"}
-    assert solution.dual["gamma"].shape == (80,)
-    assert solution.dual["gamma"][0] == 0
-    assert "largest_M" not in solution.certificate.residuals
-    found = solution.certificate
-    assert found.lower == pytest.approx(
-        found.residuals["search_bound"] - found.residuals["search_allowance"], rel=RESOLUTION
-    )
-
-
 # --- arguments and the certificate -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "zero_one takes exactly one of lam and k"),
         ({"lam": 1.0, "k": 1}, "zero_one takes exactly one of lam and k"),
         ({"lam": 0.0}, "lam must be a finite number"),
         ({"k": -1}, "k must be a finite number"),
@@ -307,25 +241,14 @@ def test_more_observations_start_from_the_low_rank_relaxation():
         assert found.certificate.upper >= root.lower
 
 
-def search_from_zero(X, y, *, sample_weight=None, **hyper):
-    """A search that knows no point but w = 0."""
-    space = feature_space(binary_data(X, y, sample_weight), None, intercept="none")
-    statement = ZeroOne(
-        space=space, form="enumeration", kind="enumeration", **{"lam": None, "k": None} | hyper
-    )
-    start = statement.geometry.incumbent(np.zeros(2), 0.0, losses.zero_one)
-    monitor = Monitor(tol=1e-6, max_iter=10)
-    return CountingSearch(replace(statement, pool=(start,)), monitor)
-
-
 def test_weights_within_the_budget_are_within_it_however_they_are_summed():
     # Each of the small weights is rounded up where it is added to 1.
     weight = np.r_[1.0, np.full(40, 1.01 * 2.0**-53), 9.0]
     assert math.fsum(weight[:-1]) < 1 + 21 * 2.0**-52
     X = np.random.default_rng(0).standard_normal((42, 2))
-    search = search_from_zero(
-        X, np.where(np.arange(42) % 2, 1, -1), sample_weight=weight, k=1 + 21 * 2.0**-52
-    )
+    data = binary_data(X, np.where(np.arange(42) % 2, 1, -1), weight)
+    space = feature_space(data, None, intercept="none")
+    search = CountingSearch(ZeroOne(space=space, k=1 + 21 * 2.0**-52), Monitor(1e-6, 10))
     total = 0.0
     for each in search.weight[search.copies[:-1]]:
         total += float(each)
@@ -349,8 +272,7 @@ def test_a_search_that_is_stopped_before_its_first_node_has_its_interval(call, m
     assert found.certificate.lower <= found.certificate.upper < math.inf
 
 
-@pytest.mark.parametrize("most", [1, 2, 1_000_000])
-@pytest.mark.parametrize("scale", [2.0**-20, 1e-3, 1.0, 1e6])
+@pytest.mark.parametrize(("most", "scale"), [(1, 2.0**-20), (2, 1e6), (1_000_000, 1e-3)])
 def test_the_bound_of_the_relaxation_is_one_in_the_units_of_the_data(scale, most):
     """Rows of any length, and a search that looks for the relaxation at once and may stop at it."""
     for seed in range(2):
@@ -363,17 +285,3 @@ def test_the_bound_of_the_relaxation_is_one_in_the_units_of_the_data(scale, most
         best = exact_optimum(X * y[:, None], np.ones(y.size), lam=lam)
         assert 0.0 < found.lower <= best
         assert found.upper >= best
-
-
-@pytest.mark.parametrize("seed", [2, 3])
-def test_a_budget_that_few_sets_fit_has_a_point(seed):
-    # Opposite labels on equal rows, and weights: a mixed-integer program drops 2.4 and 2.3 at
-    # least.
-    rng = np.random.default_rng(seed)
-    X, y = outlier_data(60, 10, sigma=0.3, outliers="spread", seed=seed)
-    twice = rng.choice(60, 6, replace=False)
-    X, y = np.vstack([X, X[twice]]), np.append(y, -y[twice])
-    weight = rng.choice([0.25, 0.3, 1.0, 2.0], y.size)
-    found = zero_one(X, y, k=3.0, sample_weight=weight, max_iter=1)
-    assert weight[y * found.model.scores(X).value < 1.0 - 1e-6].sum() <= 3.0
-    assert found.certificate.upper < math.inf

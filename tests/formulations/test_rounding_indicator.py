@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 from fractions import Fraction
-from types import MappingProxyType
 
 import flint
 import numpy as np
@@ -15,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.certificate import Evaluation, SolverBound, check
+from svmcvx.certificate import check
 from svmcvx.certificate.bounded import exact
 from svmcvx.data import binary_data
 from svmcvx.fast import zero_one
-from svmcvx.fast.core.monitor import Monitor, conclude
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.state import CountingSearch, RampSearch
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.statement import (
     L0,
     LARGEST_SHORTFALL,
@@ -221,19 +219,6 @@ def test_margins_of_exactly_one_are_kept():
     assert found.upper_end == pytest.approx(3.0, rel=1e-14)
 
 
-def test_a_margin_that_is_clearly_short_is_counted():
-    X, y = np.array([[1.0], [-1.0]]), np.array([1, -1])
-    statement = ZeroOne(
-        space=feature_space(binary_data(X, y, None), None, intercept="none"),
-        lam=2.0,
-        kind="enumeration",
-    )
-    assert (
-        statement.evaluate(statement.space.model(np.array([0.5, -0.5]) * (1 - 1e-9))).upper_end
-        >= 4.99
-    )
-
-
 def test_the_cheapest_set_of_uncertain_margins_is_kept():
     # Margins short by 1e-13 and 2e-13 at an offset that hides both: the dear one is kept whatever
     # the other costs.
@@ -283,10 +268,6 @@ def test_doing_nothing_is_never_better(scale):
         assert certificate.lower == 0.0
 
 
-def test_nothing_costs_nothing_exactly():
-    assert zero_one([[0.0], [1.0]], [0, 1], k=2).certificate.upper == 0.0
-
-
 # --- bounds of a search ----------------------------------------------------------------------------------------------
 
 
@@ -298,9 +279,7 @@ def outlier(degree, ratio):
     return x, np.r_[np.tile([1, -1], 6), 1, 1], sx.Polynomial(degree=degree, gamma=1.0)
 
 
-@pytest.mark.parametrize(
-    ("degree", "ratio"), [(3, 500.0), (3, 1e3), (4, 150.0), (5, 50.0), (5, 1e3)]
-)
+@pytest.mark.parametrize(("degree", "ratio"), [(3, 500.0), (5, 1e3)])
 @pytest.mark.parametrize("build", ["zero_one", "ramp", "l0", "fast"])
 def test_what_the_factor_drops_does_not_raise_a_bound(build, degree, ratio):
     x, y, kernel = outlier(degree, ratio)
@@ -369,31 +348,7 @@ def test_the_missing_part_bounds_the_difference_of_the_matrices():
                 rest[i][j] -= share * rest[k][j]
 
 
-def test_the_rounding_of_the_factor_itself_is_missing_too():
-    """Orthogonal rows: K and LL' are diagonal, and exactly known. Where L² was rounded up,
-    directions have to be added to K.
-    """
-    rng, attained = np.random.default_rng(0), 0
-    for _ in range(20):
-        a = rng.integers(1, 50, (6, 2)).astype(float)
-        X = np.zeros((6, 12))
-        for i, pair in enumerate(a):
-            X[i, 2 * i : 2 * i + 2] = pair
-        space = feature_space(
-            binary_data(X, np.resize([1, -1], 6), None), sx.Polynomial(3, 1.0), intercept="none"
-        )
-        L = np.asarray(space.factor)
-        left = [
-            F(row @ row) ** 3 - sum(v * v for v in F(line)) for row, line in zip(X, L, strict=True)
-        ]
-        added = max(0, -min(left))
-        attained += added > 0
-        for missing, own in zip(FactorError.of(space).missing, left, strict=True):
-            assert F(missing) >= max(own, 0) + added
-    assert attained > 5
-
-
-@settings(max_examples=4 * EXAMPLES)
+@settings(max_examples=2 * EXAMPLES)
 @given(
     st.floats(-12, 12), st.lists(st.tuples(st.floats(-20, 3), st.floats(-20, 3), st.floats(-3, 3)), min_size=1, max_size=5),
     st.sampled_from([0.5, 1.0]), st.booleans(), st.booleans(),
@@ -479,62 +434,6 @@ def test_rows_that_rounding_cannot_tell_apart_lower_the_bound(X, y, lam, optimum
 
 
 # --- preference and status -------------------------------------------------------------------------------------------
-
-
-class Known:
-    """Two models with the objectives 11 and 10, and a dual bound of 0."""
-
-    kind = "enumeration"
-    facts = MappingProxyType({})
-    name, hyperparameters = "known", {}
-    data_facts = None
-
-    def evaluate(self, model):
-        return Evaluation(float(model), 0.0)
-
-    def repair(self, dual):
-        return dual
-
-    def dual_violation(self, dual):
-        return 0.0
-
-    def evaluate_dual(self, dual):
-        return Evaluation(0.0, 0.0)
-
-    def trivial(self):
-        return [], []
-
-    def evidence(self, model):
-        return None
-
-    def optimal_intercepts(self, model):
-        return None
-
-
-def test_a_preferred_model_may_not_widen_the_final_interval():
-    dual = {"alpha": np.zeros(1)}
-    assert check(Known(), [10.9, 10.0], [dual]).model == 10.9
-    # What the search has proved counts, not only the dual point.
-    assert check(Known(), [10.9, 10.0], [dual], solver_bound=SolverBound(10.0, 0.0)).model == 10.0
-
-
-@pytest.mark.parametrize(
-    ("bound", "status"), [(10.0 - 1e-7, Status.OPTIMAL), (9.9, Status.INACCURATE)]
-)
-def test_optimal_means_certified(bound, status):
-
-    monitor = Monitor(1e-6, 10)
-    points = RecoveredPoints([10.0], [])
-    found = conclude(
-        Known(),
-        points,
-        monitor,
-        Status.OPTIMAL,
-        solver="test",
-        search_bound=SolverBound(bound, 0.0),
-    )
-    assert found.status == status
-    assert (found.attempts[0].reason == "") == (status is Status.OPTIMAL)
 
 
 def test_data_far_out_end_at_the_best_model_that_was_seen():

@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 import svmcvx as sx
-from svmcvx.certificate import check
 from svmcvx.errors import BuildError, DataError, SolverFailed
 from svmcvx.formulations.indicator.pool import relaxed_point
 from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, zero_one_mio
 from svmcvx.formulations.indicator.statement import l0_statement
-from svmcvx.formulations.margin import objective as hinge_objective
-from svmcvx.heuristics.machines import hinge_machine
 from svmcvx.heuristics.signed_rows import least_norm
 from svmcvx.synthetic import outlier_data
 
@@ -77,8 +74,9 @@ def margins(model, X, y):
 # --- the optimum -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("form", ["big-m", "perspective"])
+@pytest.mark.parametrize(
+    ("seed", "form"), [(0, "big-m"), (1, "perspective"), (2, "perspective"), (3, "big-m")]
+)
 def test_penalised_optimum_equals_enumeration(seed, form):
     X, y = small(seed, integers=bool(seed % 2))
     lam = (0.3, 1.0, 4.0, 20.0)[seed]
@@ -92,7 +90,7 @@ def test_penalised_optimum_equals_enumeration(seed, form):
     assert certificate.gap <= GAP
 
 
-@pytest.mark.parametrize(("seed", "k"), [(0, 1), (1, 2), (2, 0), (3, 3), (5, 7)])
+@pytest.mark.parametrize(("seed", "k"), [(0, 1), (2, 0), (3, 3)])
 def test_cardinality_optimum_equals_enumeration(seed, k):
     X, y = small(seed)
     best, _ = enumerate_subsets(
@@ -109,8 +107,7 @@ def test_cardinality_optimum_equals_enumeration(seed, k):
         assert (margins(solution.model, X, y) < 1 - 1e-9).sum() <= k
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5), sx.Linear()])
+@pytest.mark.parametrize(("seed", "kernel"), [(0, None), (1, sx.RBF(0.5)), (2, sx.Linear())])
 def test_l0_optimum_equals_enumeration(seed, kernel):
     X, y = small(seed, integers=seed == 1)
     C = (0.5, 2.0, 10.0)[seed]
@@ -148,36 +145,6 @@ def test_ramp_optimum_equals_enumeration_and_is_at_most_the_hinge_optimum(seed):
     assert certificate.upper == pytest.approx(ramp_by_enumeration(X, y, C), rel=1e-6)
     hinge = sx.solve(sx.psvm_dual(X, y, C=C, p=1)).certificate
     assert certificate.lower <= hinge.upper
-
-
-def test_ramp_is_below_hinge_where_there_are_outliers():
-    rng = np.random.default_rng(0)
-    y = np.where(np.arange(14) % 2, 1, -1)
-    X = 0.3 * rng.standard_normal((14, 2)) + y[:, None]
-    X[0] *= -8
-    ramp, hinge = sx.solve(ramp_mio(X, y, C=2.0)), sx.solve(sx.psvm_dual(X, y, C=2.0, p=1))
-    assert ramp.certificate.upper < 0.9 * hinge.certificate.lower
-    u = margins(ramp.model, X, y)
-    norm = float(ramp.model.coef @ ramp.model.coef)
-    loss = np.clip(1.0 - u, 0.0, 2.0).sum()
-    assert 0.5 * norm + 2.0 * loss == pytest.approx(ramp.certificate.upper, rel=1e-12)
-    assert 0.5 * norm + 2.0 * loss <= hinge_objective(norm, u, C=2.0, p=1)
-
-
-@pytest.mark.slow
-@settings(max_examples=4)
-@given(st.integers(0, 10**6), st.sampled_from([0.2, 1.0, 5.0]))
-def test_forms_agree(seed, lam):
-    X, y = small(seed, n=7, integers=bool(seed % 2))
-    results = [
-        sx.solve(zero_one_mio(X, y, lam=lam)),
-        sx.solve(zero_one_mio(X, y, lam=lam, form="perspective")),
-        sx.solve(zero_one_mio(X, y, lam=lam, M=200.0)),
-    ]
-    assert all(result.certificate.gap <= GAP for result in results)
-    assert np.ptp([result.certificate.upper for result in results]) <= 1e-6 * max(
-        1, results[0].certificate.upper
-    )
 
 
 def test_pure_perspective_form_has_no_big_m_rows_and_the_same_optimum():
@@ -219,22 +186,10 @@ def test_relaxations_are_ordered():
     assert 0.9 * conic.lower <= strong <= conic.upper * (1 + 1e-6) <= optimum * (1 + 1e-5)
 
 
-def test_conic_lower_bound_is_proved_by_the_checker():
-    X, y = small(4, n=12)
-    problem = zero_one_mio(X, y, lam=1.0)
-    solution = sx.solve(problem)
-    proved = problem.formulation.certify(solution.model, solution.dual)
-    assert "solver_bound" not in proved.residuals
-    conic = sx.solve(sx.conic_sdp(X, y, lam=1.0)).certificate
-    assert proved.lower == pytest.approx(conic.lower, rel=1e-3)
-    assert proved.lower <= solution.certificate.upper
-
-
 # --- M ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 10.0]), st.booleans())
 def test_automatic_m_never_cuts_off_the_optimum(seed, price, free):
     X, y = small(seed, n=6, integers=True)  # integers: many ties and duplicates
@@ -275,7 +230,6 @@ def test_m_and_incumbent_are_in_the_result():
     assert pickle.loads(pickle.dumps(solution)).details.keys() == solution.details.keys()  # noqa: S301
 
 
-@pytest.mark.slow
 def test_an_m_that_is_too_small_is_said_to_be():
     rng = np.random.default_rng(3)
     y = np.where(np.arange(12) % 2, 1, -1)
@@ -295,19 +249,6 @@ def test_an_m_that_is_too_small_is_said_to_be():
     enough = sx.solve(zero_one_mio(X, y, lam=1.0, M=np.full(12, 500.0))).certificate
     assert "unproved_M" not in enough.residuals
     assert enough.upper == pytest.approx(exact, rel=1e-6)
-
-
-@pytest.mark.parametrize("build", [l0_mio, ramp_mio])
-def test_an_m_that_is_too_small_with_a_free_intercept(build):
-    rng = np.random.default_rng(3)
-    y = np.where(np.arange(12) % 2, 1, -1)
-    X = 0.3 * rng.standard_normal((12, 2)) + y[:, None]
-    X[:2] *= -3
-    exact = sx.solve(build(X, y, C=2.0)).certificate
-    limited = sx.solve(build(X, y, C=2.0, M=3.0)).certificate
-    assert limited.residuals["unproved_M"] >= 1
-    assert limited.gap <= GAP
-    assert limited.upper >= exact.lower
 
 
 # --- evaluation and certificates -------------------------------------------------------------------------------------
@@ -342,22 +283,6 @@ def test_wrong_models_and_bounds_are_never_certified():
     ramp = ramp_mio(X, y, C=1.0)
     # No dual point bounds it; only that no objective is negative is known.
     assert ramp.formulation.certify(zero, {"anything": np.zeros(7)}).lower == 0.0
-
-
-def test_a_time_limit_leaves_an_honest_interval():
-    X, y = small(0, n=60, d=4)
-    limit = 1.0
-    while not (
-        solution := sx.solve(zero_one_mio(X, y, lam=1.0), time_limit=limit)
-    ).certificate.lower:
-        limit *= 2.0  # a busy computer takes longer to the first bound
-    certificate = solution.certificate
-    assert solution.status is sx.Status.TIME_LIMIT
-    assert 0 < certificate.lower < certificate.upper
-    assert certificate.upper <= certificate.residuals["incumbent"] * (1 + 1e-12)
-    u = margins(solution.model, X, y)
-    norm = float(solution.model.coef @ solution.model.coef) + solution.model.intercept**2
-    assert certificate.upper == pytest.approx(norm + (u < 1 - 1e-9).sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize("kernel", [None, sx.RBF(1.0), sx.Linear()])
@@ -410,20 +335,10 @@ def test_points_that_are_not_stationary_are_seen():
         statement.certify(model, {"mu": np.zeros(3)})
 
 
-def test_the_l0_optimum_is_a_local_minimiser():
-    X, y = small(5, n=10)
-    solution = sx.solve(l0_mio(X, y, C=1.0))
-    statement = l0_statement(X, y, C=1.0)
-    candidates = statement.polish(margins(solution.model, X, y) >= 1 - 1e-9)
-    local = check(statement, candidates.models, candidates.duals).certificate
-    assert local.upper == pytest.approx(solution.certificate.upper, rel=1e-9)
-    assert local.residuals["stationarity"] < 1e-9
-
-
 # --- refits and incumbents -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.integers(0, 10**6), st.booleans())
 def test_least_norm_equals_the_hard_margin_machine(seed, free):
     X, y = small(seed, n=8, d=3)
@@ -456,23 +371,12 @@ def test_a_users_incumbent_is_taken():
 # --- invariances -----------------------------------------------------------------------------------------------------
 
 
-def test_l0_without_intercept_term_is_the_scaled_zero_one_problem():
-    # On data that are symmetric about 0 the best intercept is 0, and then l0 with C = λ/2 is half
-    # the 0-1 problem.
-    X, y = small(2, n=5)
-    X, y = np.vstack([X, -X]), np.append(y, -y)
-    counted = sx.solve(zero_one_mio(X, y, lam=3.0, intercept=False)).certificate
-    halved = sx.solve(l0_mio(X, y, C=1.5)).certificate
-    assert halved.upper <= 0.5 * counted.upper * (1 + 1e-6)
-
-
 # --- names, parameters, errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda X, y: zero_one_mio(X, y), DataError, "exactly one of lam and k"),
         (lambda X, y: zero_one_mio(X, y, lam=1.0, k=2), DataError, "exactly one of lam and k"),
         (lambda X, y: zero_one_mio(X, y, lam=0.0), DataError, "lam must be"),
         (lambda X, y: zero_one_mio(X, y, k=-1), DataError, "k must be"),
@@ -512,42 +416,10 @@ def test_errors_name_the_argument(call, error, text):
 # --- starting points without a solver --------------------------------------------------------------------------------
 
 
-def hinge_by_cvxpy(G, y, threshold, cost):
-    w, b = cp.Variable(G.shape[1]), cp.Variable()
-    u = G @ w + (0 if y is None else cp.multiply(y, b))
-    hard = np.isinf(cost)
-    rows = [u[hard] >= threshold[hard]] if hard.any() else []
-    loss = cost[~hard] @ cp.pos(threshold[~hard] - u[~hard]) if (~hard).any() else 0
-    problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + loss), rows)
-    problem.solve(solver=cp.CLARABEL)
-    return problem.value if problem.status == cp.OPTIMAL else math.inf
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 10**6), st.booleans(), st.sampled_from([0.0, 0.3]))
-def test_the_hinge_machine_is_that_of_a_general_solver(seed, free, hard):
-    rng = np.random.default_rng(seed)
-    m, r = int(rng.integers(2, 40)), int(rng.integers(1, 6))
-    G = rng.integers(-2, 3, (m, r)).astype(float) if seed % 2 else rng.standard_normal((m, r))
-    y = np.where(rng.random(m) < 0.5, 1.0, -1.0) if free else None
-    threshold = np.where(rng.random(m) < 0.8, 1.0, -3 * rng.random(m))
-    cost = 10.0 ** rng.uniform(-3, 3) * rng.uniform(0.5, 2.0, m)
-    cost[rng.random(m) < hard] = np.inf
-    expected, found = hinge_by_cvxpy(G, y, threshold, cost), hinge_machine(G, y, threshold, cost)
-    if found is None:
-        assert expected == math.inf or expected > 1e8
-        return
-    u = G @ found[0] + (0.0 if y is None else y * found[1])
-    short, limited = np.maximum(threshold - u, 0.0), np.isinf(cost)
-    assert short[limited].max(initial=0.0) <= 1e-7 * max(1.0, abs(threshold).max())
-    value = 0.5 * found[0] @ found[0] + cost[~limited] @ short[~limited]
-    assert value <= expected + 1e-6 * max(abs(expected), 1e-3)
-
-
 @pytest.mark.parametrize(
     "hyper", [{"lam": 0.3, "k": None}, {"lam": 20.0, "k": None}, {"lam": None, "k": 2.0}]
 )
-@pytest.mark.parametrize("outliers", ["none", "clustered", "spread"])
+@pytest.mark.parametrize("outliers", ["spread"])
 def test_the_relaxation_of_the_start_is_the_semidefinite_one(hyper, outliers):
     X, y = outlier_data(40, 3, sigma=0.5, outliers=outliers, seed=1)
     statement = zero_one_mio(X, y, M=30.0, **hyper).formulation
@@ -571,20 +443,6 @@ PROGRAMS = {
     "l0": lambda X, y: l0_mio(X, y, C=1.0, M=80.0),
     "ramp": lambda X, y: ramp_mio(X, y, C=1.0, M=80.0),
 }
-
-
-@pytest.mark.parametrize("name", ["automatic", "l0"])
-def test_a_function_tells_which_models_meet_added_constraints(name):
-    X, y = small(2, n=9)
-    plain, problem = sx.solve(PROGRAMS[name](X, y)).certificate, PROGRAMS[name](X, y)
-    b = problem.var_dict.get("b", problem.var_dict["w"][-1])
-    narrowed = sx.solve(
-        problem.with_constraints([b <= 5.0], holds=lambda model: model.intercept <= 1e3)
-    )
-    assert narrowed.certificate.upper == pytest.approx(plain.upper, rel=1e-3)
-    assert narrowed.certificate.residuals["added_violation"] == 0
-    nowhere = problem.with_constraints([b <= 5.0], holds=lambda model: False)
-    assert nowhere.formulation.evaluate(sx.solve(problem).model).value == math.inf
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
