@@ -23,11 +23,6 @@ from svmcvx.heuristics.signed_rows import never
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Number of violated rows that are examined again before all rows are.
-POOL = 10
-# Rows added or taken out, at most.
-ROUNDS = 1000
-
 
 class ExactPoint(NamedTuple):
     """Multipliers of some rows: of the point of least norm, or, if it is not feasible, with Σ α_i
@@ -55,14 +50,11 @@ def exact_least_norm(
     exponents = np.frexp(G[G != 0.0])[1]
     digits = max(53 - int(exponents.min()), 0) if exponents.size else 0
     one = 1 << digits
-    H: list[list[int]] = []
-    for row in G:
-        if stop():
-            return None
-        H.append([_in_units(value, one) for value in row.tolist()])
-    if y is None:
-        return _least_norm(H, one, one, stop)
-    return _with_intercept(H, y, one, stop)
+    H = [
+        [top * (one // bottom) for top, bottom in map(float.as_integer_ratio, row)]
+        for row in G.tolist()
+    ]
+    return _least_norm(H, one, one, stop) if y is None else _with_intercept(H, y, one, stop)
 
 
 def _with_intercept(
@@ -71,7 +63,7 @@ def _with_intercept(
     """Add the most violated sum of one row of each class until there is an intercept for all rows."""
     positive, negative = np.flatnonzero(y > 0).tolist(), np.flatnonzero(y < 0).tolist()
     pairs = [(positive[0], negative[0])]
-    for _ in range(ROUNDS):
+    while not stop():
         sums = [[a + b for a, b in zip(H[i], H[j], strict=True)] for i, j in pairs]
         found = _least_norm(sums, 2 * one, one, stop)
         if found is None:
@@ -83,16 +75,11 @@ def _with_intercept(
         point = found._replace(rows=list(alpha), alpha=list(alpha.values()))
         if not found.feasible:
             return point
-        w = [
-            sum((a * H[i][c] for i, a in alpha.items()), Fraction(0)) / one
-            for c in range(len(H[0]))
-        ]
+        w = _combination(len(H[0]), [(a / one, H[i]) for i, a in alpha.items()])
         u = [Fraction(_inner(row, w)) for row in H]
         low, high = min(positive, key=lambda i: u[i]), min(negative, key=lambda i: u[i])
         if u[low] + u[high] >= 2 * one:
             return point._replace(b=(u[high] - u[low]) / (2 * one))
-        if stop():
-            return None
         pairs.append((low, high))
     return None
 
@@ -103,32 +90,20 @@ def _least_norm(
     """Return the point of least norm with Hw ≥ right; its multipliers are those of the rows H /
     one.
     """
-    m, r = len(H), len(H[0])
+    r = len(H[0])
     squares = [_inner(row, row) or 1 for row in H]
     rows: list[int] = []
     alpha: list[Fraction] = []
     w = [Fraction(0)] * r
-    pool: list[int] = []
-
-    def violation(i: int) -> Fraction:
-        return Fraction(right - _inner(H[i], w)) / squares[i]
-
-    def most_violated(among: list[int]) -> int:
-        """Return the most violated row, −1 if no row is violated."""
-        chosen = max(among, key=violation, default=-1)
-        return chosen if chosen >= 0 and violation(chosen) > 0 else -1
-
-    for _ in range(ROUNDS):
-        if stop():
-            return None
-        worst = most_violated(pool)
-        if worst < 0:
-            pool = sorted(range(m), key=violation, reverse=True)[:POOL]
-            worst = most_violated(pool)
-        if worst < 0:
+    while not stop():
+        violations = [
+            Fraction(right - _inner(h, w)) / size for h, size in zip(H, squares, strict=True)
+        ]
+        worst = max(range(len(H)), key=violations.__getitem__)
+        if violations[worst] <= 0:
             return ExactPoint(True, rows, [value * one for value in alpha], _inner(w, w))
-        added = Fraction(0)
-        while True:
+        added, is_tight = Fraction(0), False
+        while not is_tight:
             if stop():
                 return None
             # Multipliers t of the tight rows so that H_B'(direction) vanishes along the new row.
@@ -136,45 +111,31 @@ def _least_norm(
                 [[Fraction(_inner(H[i], H[j])) for j in rows] for i in rows],
                 [Fraction(_inner(H[i], H[worst])) for i in rows],
             )
-            direction = [
-                H[worst][c]
-                - sum((t * H[i][c] for t, i in zip(solved, rows, strict=True)), Fraction(0))
-                for c in range(r)
-            ]
+            terms = [(-t, H[i]) for t, i in zip(solved, rows, strict=True)]
+            direction = _combination(r, [(Fraction(1), H[worst]), *terms])
             growth = _inner(H[worst], direction)
-            blocking = [(alpha[k] / solved[k], k) for k in range(len(rows)) if solved[k] > 0]
-            longest = min(blocking, default=(None, -1))
-            if growth == 0:
-                if longest[0] is None:
-                    return ExactPoint(
-                        False,
-                        [*rows, worst],
-                        [*(-value for value in solved), Fraction(1)],
-                        Fraction(0),
-                    )
-                step = longest[0]
-            else:
-                step = (right - _inner(H[worst], w)) / growth
-                if longest[0] is not None and longest[0] < step:
-                    step = longest[0]
-                else:
-                    longest = (None, -1)
+            steps = [(alpha[k] / t, k) for k, t in enumerate(solved) if t > 0]
+            if growth:
+                steps.append(((right - _inner(H[worst], w)) / growth, -1))
+            if not steps:
+                negative = [-value for value in solved]
+                return ExactPoint(False, [*rows, worst], [*negative, Fraction(1)], Fraction(0))
+            # The row becomes tight, or the multiplier of another one vanishes before.
+            step, leaving = min(steps)
             alpha = [value - step * t for value, t in zip(alpha, solved, strict=True)]
             added += step
-            if growth != 0:
-                w = [value + step * part for value, part in zip(w, direction, strict=True)]
-            if longest[0] is None:
+            w = [value + step * part for value, part in zip(w, direction, strict=True)]
+            is_tight = leaving < 0
+            if is_tight:
                 rows.append(worst)
                 alpha.append(added)
-                break
-            del rows[longest[1]], alpha[longest[1]]
+            else:
+                del rows[leaving], alpha[leaving]
     return None
 
 
-def _in_units(value: float, one: int) -> int:
-    """Return value · one, which is a whole number."""
-    top, bottom = value.as_integer_ratio()
-    return top * (one // bottom)
+def _combination(r: int, terms: Sequence[tuple[Fraction, Sequence[int]]]) -> list[Fraction]:
+    return [sum((a * row[c] for a, row in terms), Fraction(0)) for c in range(r)]
 
 
 def _inner(x: Sequence[Any], y: Sequence[Any]) -> Any:
