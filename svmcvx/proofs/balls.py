@@ -16,17 +16,13 @@ import scipy.sparse as sp
 from flint import arb, arb_mat, ctx, fmpq
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import SLACK, TINY, Inexact, U
+from svmcvx.proofs.intervals import BLOCK, SLACK, TINY, Floats, Inexact, U
 from svmcvx.proofs.problem import ProofRejected
 
-Floats: TypeAlias = NDArray[np.float64]
 # python-flint has no types.
 Ball: TypeAlias = Any
 Matrix: TypeAlias = Any
 Fractions: TypeAlias = NDArray[np.object_]
-
-# Entries of one block of a matrix of balls.
-BLOCK = 400_000
 
 
 class Balls:
@@ -245,7 +241,6 @@ _FRACTION = np.frompyfunc(lambda x: fmpq(*x.as_integer_ratio()), 1, 1)
 
 
 def fractions(values: Any) -> Fractions:
-    """Return doubles as the rational numbers that they are."""
     return np.asarray(_FRACTION(np.asarray(values, dtype=np.float64)), dtype=object)
 
 
@@ -261,7 +256,6 @@ def below(ball: Ball) -> float:
 
 
 def as_matrix(values: Any) -> Matrix:
-    """Return a matrix of floats or of balls."""
     array = np.asarray(_raw(values))
     return arb_mat(array.shape[0], array.shape[1], array.ravel().tolist())
 
@@ -287,7 +281,7 @@ class Inverse:
             )
 
     def form(self, c: Balls) -> Balls:
-        """Return an upper bound on c'A⁻¹c, which any x gives: 2c'x − x'Ax + r'A⁻¹r with r = c − Ax."""
+        """Return an upper bound on c'A⁻¹c, by any x: 2c'x − x'Ax + r'A⁻¹r with r = c − Ax."""
         right = arb_mat(c.values.size, 1, c.entries)
         x, residual = arb_mat(c.values.size, 1), right
         for _ in range(4):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.proofs.families import margin
 from svmcvx.proofs.format import SAMPLE, Proof, fingerprint_of
-from svmcvx.proofs.intervals import Interval
+from svmcvx.proofs.intervals import Floats, Interval
 from svmcvx.proofs.problem import (
     ProofRejected,
     bias_of,
@@ -33,17 +33,7 @@ from svmcvx.proofs.problem import (
     require_all,
 )
 
-Floats: TypeAlias = NDArray[np.float64]
-
 FORMULATIONS: Final = ("psvm", "penalised psvm", "odm")
-
-
-class Block(NamedTuple):
-    """Rows, labels, and weights where they come with the rows."""
-
-    X: Any
-    labels: NDArray[Any]
-    weight: Floats | None
 
 
 def is_in_blocks(X: Any) -> bool:
@@ -51,8 +41,8 @@ def is_in_blocks(X: Any) -> bool:
     return hasattr(X, "loaders")
 
 
-def _blocks(X: Any, y: Any) -> Iterator[Block]:
-    """Load one block after the other."""
+def _blocks(X: Any, y: Any) -> Iterator[tuple[Any, NDArray[Any], Floats | None]]:
+    """Load rows, labels, and weights where they come with the rows, one block after the other."""
     given = None if y is None or hasattr(y, "blocks") else np.asarray(y).ravel()
     start = 0
     for number, load in enumerate(X.loaders):
@@ -66,7 +56,7 @@ def _blocks(X: Any, y: Any) -> Iterator[Block]:
                 " label a row"
             )
         weight = None if piece[2] is None else np.asarray(piece[2], dtype=np.float64)
-        yield Block(rows, np.asarray(labels).ravel(), weight)
+        yield rows, np.asarray(labels).ravel(), weight
         start += rows.shape[0]
 
 
@@ -95,9 +85,9 @@ def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> tuple[str,
     """
     name, weights = _Fingerprint(rows), []
     try:
-        for block in _blocks(X, y):
-            name.add(block.X, codes_of(block.labels, classes, name.seen))
-            weights.append(np.ones(block.X.shape[0]) if block.weight is None else block.weight)
+        for part, labels, weight in _blocks(X, y):
+            name.add(part, codes_of(labels, classes, name.seen))
+            weights.append(np.ones(part.shape[0]) if weight is None else weight)
     except ProofRejected as refusal:
         raise DataError(str(refusal)) from None
     if name.seen != rows:
@@ -119,7 +109,6 @@ class Enclosures(NamedTuple):
 
 
 def enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
-    """Return what follows from a proof and data in blocks."""
     statement = proof.statement
     linear = statement.kernel is None and "coef" in proof.model
     if statement.formulation not in FORMULATIONS or not linear:
@@ -135,18 +124,18 @@ def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
     statement, name = proof.statement, _Fingerprint(proof.statement.rows)
     w, b, sums = Interval.exactly(proof.model["coef"]), bias_of(proof), _Sums(proof)
     present: set[int] = set()
-    for block in _blocks(X, y):
-        start, (m, d) = name.seen, block.X.shape
+    for part, labels, _ in _blocks(X, y):
+        start, (m, d) = name.seen, part.shape
         if d != statement.columns or start + m > statement.rows:
             raise ProofRejected(
                 f"the data are not those of the proof: they have {start + m} rows or more and"
                 f" {d} columns, the proof is about {statement.rows} and {statement.columns}"
             )
-        codes = codes_of(block.labels, statement.classes, start)
-        name.add(block.X, codes)
+        codes = codes_of(labels, statement.classes, start)
+        name.add(part, codes)
         present.update(np.unique(codes).tolist())
         used = np.flatnonzero(statement.weighted[start : start + m] > 0)
-        rows, signs = block.X[used], np.where(codes[used] == 1, 1.0, -1.0)
+        rows, signs = part[used], np.where(codes[used] == 1, 1.0, -1.0)
         sums.add(rows, start + used, signs, (Interval.times(rows, w) + b) * signs)
     if name.seen != statement.rows:
         raise ProofRejected(
@@ -178,7 +167,6 @@ class _Sums:
         self.expansions = [columns] * 2
 
     def add(self, rows: Any, places: NDArray[np.intp], signs: Floats, u: Interval) -> None:
-        """Add the rows of a block that take part."""
         weight, band = self.statement.weighted[places], None
         if self.odm:
             band, height = margin.band_of(self.numbers), Interval.exactly(weight) / self.total

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +18,18 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, NotCertified, missing_extra
 from svmcvx.proofs.blocks import FORMULATIONS, enclosures, is_in_blocks
 from svmcvx.proofs.format import Proof, ProofFile, digest_of, read_proof
-from svmcvx.proofs.intervals import Interval
+from svmcvx.proofs.intervals import Floats, Interval
 from svmcvx.proofs.problem import Problem, ProofRejected, codes_of, matrix_of, require_all
 from svmcvx.proofs.search_tree import tree_bound
 from svmcvx.proofs.space import Space, require_small
 from svmcvx.proofs.statement import SEARCHED, Statement
 
-Floats: TypeAlias = NDArray[np.float64]
-
 METHODS: Final = ("auto", "balls", "a-priori")
-# What "auto" leaves to ball arithmetic: a second or a few.
-MOST_ENTRIES: Final = 4_000_000
-MOST_KERNEL_ROWS: Final = 1500
-# Pairs of rows up to which balls settle what doubles do not.
-MOST_BALLS: Final = 40_000_000
-# An end of a score of this size claims nothing, and the label of a row that is not decided.
+# Entries of the data or of the kernel that "auto" leaves to ball arithmetic, a second or a few; and
+# sixteen times as many where doubles do not tell.
+MOST_ENTRIES: Final = 2_500_000
+# An end of a score of this size claims nothing.
 NOTHING: Final = float(np.finfo(np.float64).max)
-UNDECIDED: Final = 2
 
 
 class CheckedScores(NamedTuple):
@@ -98,22 +93,13 @@ class End(NamedTuple):
     why: str = ""
 
 
-class States(Protocol):
-    """What knows the problem that a proof of it is about: problems, solutions and fitted
-    estimators.
-    """
-
-    def proof_statement(self) -> Statement:
-        """Return it."""
-
-
 def verify(
     proof: Proof | str | os.PathLike[str],
     X: Any,
     y: Any,
     *,
     test: Any = None,
-    expect: Statement | States | None = None,
+    expect: Any = None,
     precision: int = 128,
     method: str = "auto",
 ) -> Verified:
@@ -187,7 +173,7 @@ def verify(
         in_doubles = method == "a-priori" or (method == "auto" and _is_large(problem))
         upper, lower = _ends(problem, precision, in_doubles)
         near = _is_near(claim, upper, lower)
-        if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
+        if in_doubles and near and method == "auto" and problem.n * problem.n <= 16 * MOST_ENTRIES:
             in_doubles = False
             upper, lower = _ends(problem, precision, in_doubles)
     except ProofRejected as refusal:
@@ -288,7 +274,6 @@ def _verified_in_blocks(
     *,
     tested: bool,
 ) -> Verified:
-    """Check a proof on rows in blocks, in one pass in doubles."""
     if method == "balls":
         raise DataError(
             "rows in blocks are checked in doubles; leave out method='balls', or load the data"
@@ -314,11 +299,14 @@ def _verified_in_blocks(
 
 def _is_large(problem: Problem) -> bool:
     """Whether ball arithmetic would take long, and there is a check in doubles."""
-    rows, d = problem.X.shape
-    large = problem.n > MOST_KERNEL_ROWS
+    entries = problem.n * problem.n
     if problem.kernel is None:
-        large = (problem.X.nnz if hasattr(problem.X, "nnz") else rows * d) > MOST_ENTRIES
-    return large and problem.proof.test is None and problem.formulation in FORMULATIONS
+        entries = problem.X.nnz if hasattr(problem.X, "nnz") else problem.X.size
+    return (
+        entries > MOST_ENTRIES
+        and problem.proof.test is None
+        and problem.formulation in FORMULATIONS
+    )
 
 
 def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
@@ -391,9 +379,7 @@ def _is_near(claim: Proof, upper: End, lower: End | None) -> bool:
 
 
 def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
-    """Why a proof is not about these data, or not about the problem that is expected; empty if it
-    is.
-    """
+    """Why a proof is about other data, or another problem than the one that is expected."""
     if fingerprint != statement.fingerprint:
         return (
             f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about"
@@ -404,7 +390,6 @@ def _other(statement: Statement, fingerprint: str, expected: Statement | None) -
 
 
 def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> Verified:
-    """Hold the ends that were found against the claim."""
     statement = claim.statement
     low = lower if lower is not None else End()
     if not low.why and not upper.why and low.low > upper.high:
@@ -426,7 +411,7 @@ def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> Verifie
 
 
 def _failure(claim: Proof, upper: End, lower: End | None) -> str:
-    """Why a claim was not confirmed, the cause first; empty if it was."""
+    """Why a claim was not confirmed, the cause first."""
     if lower is not None and lower.why:
         return lower.why
     if claim.upper is not None and upper.why:
@@ -452,7 +437,6 @@ def _failure(claim: Proof, upper: End, lower: End | None) -> str:
 
 
 def _unproved(claim: Proof) -> str:
-    """What a proof that holds does not claim."""
     if claim.stated is not None:
         return (
             f"the lower end {claim.stated!r} that {SEARCHED[claim.kind]} states is not part of the"
@@ -467,8 +451,8 @@ def _unproved(claim: Proof) -> str:
 
 
 def label_codes(lower: Floats, upper: Floats) -> NDArray[np.uint8]:
-    """Return the positions of the classes that intervals of scores decide, and :data:`UNDECIDED`."""
-    return np.where(lower > 0, 1, np.where(upper <= 0, 0, UNDECIDED)).astype(np.uint8)
+    """Return the positions of the classes that intervals of scores decide, and 2 elsewhere."""
+    return np.where(lower > 0, 1, np.where(upper <= 0, 0, 2)).astype(np.uint8)
 
 
 def score_ends(proof: Proof, X: Any, y: Any, T: Any) -> tuple[Floats, Floats]:
@@ -513,7 +497,7 @@ def _with_scores(found: Verified, problem: Problem, T: Any, precision: int) -> V
 
 
 def _unconfirmed(claim: Proof, low: Floats, high: Floats) -> str:
-    """What a proof claims of scores and the ends that were found do not confirm; empty if they do."""
+    """What a proof claims of scores and is not confirmed by the ends that were found."""
     lower, upper = claim.scores["lower"], claim.scores["upper"]
     for what, rows, mine, other in (
         ("at least", ~(low >= lower) & (lower > -NOTHING), low, lower),

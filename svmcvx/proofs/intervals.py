@@ -30,8 +30,8 @@ U: Final = 2.0**-53
 # Bounds are themselves computed in doubles: enlarged by this factor, and by what may underflow.
 SLACK: Final = 1.0 + 1e-6
 TINY: Final = 1e-290
-# Columns up to which distances come from differences.
-FEW_COLUMNS: Final = 32
+# Entries of a matrix that are computed at a time: a ball takes some 100 bytes.
+BLOCK: Final = 400_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,6 @@ class Interval:
         return Interval(np.maximum(self.low, 0.0), np.maximum(self.high, 0.0))
 
     def size(self) -> Interval:
-        """Return the absolute values."""
         inside = (self.low <= 0) & (self.high >= 0)
         low, high = np.abs(self.low), np.abs(self.high)
         return Interval(np.where(inside, 0.0, np.minimum(low, high)), np.maximum(low, high))
@@ -106,15 +105,12 @@ class Interval:
         return Interval(np.maximum(found.low - TINY, 0.0), found.high + TINY)
 
     def sum(self) -> Interval:
-        """Return the sum of the numbers."""
         return _outwards(_rounded_sum(self.low), _rounded_sum(self.high))
 
     def least(self) -> Interval:
-        """Return the smallest of the numbers."""
         return Interval(np.asarray(self.low.min()), np.asarray(self.high.min()))
 
     def at_most(self, other: Interval | float) -> Interval:
-        """Return the smaller of two numbers."""
         other = Interval.exactly(other)
         return Interval(np.minimum(self.low, other.low), np.minimum(self.high, other.high))
 
@@ -144,7 +140,6 @@ class Interval:
 
     @property
     def middle(self) -> Floats:
-        """Doubles near the numbers."""
         return np.asarray(0.5 * self.low + 0.5 * self.high)
 
     @property
@@ -160,7 +155,6 @@ class Interval:
 
     @classmethod
     def joined(cls, parts: Sequence[Interval]) -> Interval:
-        """Return several arrays as one."""
         return cls(*(np.concatenate([getattr(x, end) for x in parts]) for end in ("low", "high")))
 
     def placed(self, size: int, places: NDArray[np.intp]) -> Interval:
@@ -252,7 +246,8 @@ def _rounded_sum(values: Floats) -> Floats:
 def _distances(A: Floats, B: Floats, absolute: bool) -> Inexact:
     """Squared Euclidean distances, or sums of absolute differences, and bounds on their errors."""
     d = A.shape[1]
-    if absolute or d <= FEW_COLUMNS:
+    # Differences lose no digits, and take longer with many columns.
+    if absolute or d <= 32:
         total = np.zeros((A.shape[0], B.shape[0]))
         for a, b in zip(A.T, B.T, strict=True):
             difference = a[:, None] - b[None, :]

@@ -1,17 +1,15 @@
 r"""Scores of every optimal machine on test rows, from the two ends of the optimum, in ball
 arithmetic.
 
-With multipliers β = a + sηd for a sign s, a step η > 0 and directions :math:`d_i = y_ic_i` of
-coefficients of sum 1 where the intercept is free (any otherwise), :math:`m = \tfrac12(\hat w +
-w_a)` and :math:`h = \varphi(t) - \sum c_i\varphi(x_i)`, every optimal machine has
+``docs/proof_format.md``, section Scores, proves the bound: with multipliers β = a + sηd for a sign
+s, a step η > 0 and directions :math:`d_i = y_ic_i` of coefficients of sum 1 where the intercept is
+free (any otherwise), :math:`m = \tfrac12(\hat w + w_a)` and :math:`h = \varphi(t) - \sum
+c_i\varphi(x_i)`, every optimal machine has
 
-.. math:: s f^*(t) \ge \frac{D(a) + \sum_i(g_i(\beta_i) - g_i(a_i)) + \tfrac14\|w_a - \hat w\|^2 - U}{\eta}
-    - \tfrac14\eta\|h\|^2 + s\langle m, h\rangle
+.. math:: s f^*(t) \ge \frac{D(a) + g(\beta) - g(a) + \tfrac14\|w_a - \hat w\|^2 - U}{\eta}
+    - \tfrac14\eta\|h\|^2 + s\langle m, h\rangle.
 
-if β is within its bounds: weak duality for the objective plus :math:`\eta s f(t)`, and :math:`P^* +
-\tfrac12\|w^* - \hat w\|^2 \le U`. U is the objective at the model, D(a) the dual value, and g the
-gain of a multiplier. ``docs/proof_format.md`` says which coefficients are tried; any are valid, so
-that they are found in doubles.
+Any coefficients are valid, so that they are found in doubles.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ import scipy.linalg
 from flint import arb
 from numpy.typing import NDArray
 
-from svmcvx.proofs.balls import BLOCK, Balls, Fractions, as_matrix, below, fractions
+from svmcvx.proofs.balls import Balls, Fractions, as_matrix, below, fractions
 from svmcvx.proofs.families import margin
+from svmcvx.proofs.intervals import BLOCK, Floats
 from svmcvx.proofs.problem import Problem, dense
 from svmcvx.proofs.space import Space
 
-Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
 # Rows of one linear system, at most.
@@ -49,7 +47,6 @@ class Tested(NamedTuple):
     squares: Balls
 
     def part(self, rows: Rows) -> Tested:
-        """Return some of the rows."""
         return Tested(self.rows[rows], self.scores[rows], self.squares[rows])
 
 
@@ -115,7 +112,6 @@ class Machine:
         return Balls(found.values.reshape(A.shape[0], B.shape[0]))
 
     def tested(self, T: Floats) -> Tested:
-        """Prepare test rows."""
         matrix: Any = T
         if self.space.kernel is not None:
             matrix = Balls.kernel(self.space.kernel, T, dense(self.problem.X[self.rows]))
@@ -148,7 +144,6 @@ class Machine:
         return np.asarray(np.where(step > 0.0, found, -np.inf))
 
     def _steps(self, chosen: Rows, d: Floats, squares: Floats) -> Floats:
-        """Good steps within the bounds, one a test row."""
         room = np.where(d > 0, self.up[chosen], self.down[chosen])
         with np.errstate(all="ignore"):
             bend = 0.25 * np.maximum(squares, 0.0) + 0.5 * (d * d) @ self.point.bends[chosen]

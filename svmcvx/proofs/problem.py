@@ -42,7 +42,6 @@ def matrix_of(X: Any, name: str) -> Any:
 
 
 def dense(part: Any) -> Floats:
-    """Return rows of the data as a dense matrix."""
     return np.asarray(part.toarray() if sp.issparse(part) else part)
 
 
@@ -62,7 +61,6 @@ def codes_of(labels: NDArray[Any], classes: tuple[Any, ...], start: int = 0) -> 
 
 
 def require_all(present: Any, classes: tuple[Any, ...]) -> None:
-    """Refuse data in which a class has no row."""
     missing = [label for code, label in enumerate(classes) if code not in present]
     if missing:
         raise ProofRejected(
@@ -120,7 +118,6 @@ def decoded(proof: Proof) -> Proof:
 
 
 def bias_of(proof: Proof) -> float:
-    """Return the intercept of a model of two classes."""
     bias = float(proof.model["intercept"])
     if proof.statement.intercept == "none" and bias != 0:
         raise ProofRejected(f"the model has the intercept {bias!r}, the formulation has none")
@@ -147,7 +144,6 @@ class Problem:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The short name of the data."""
         return fingerprint(self.X, self.codes, coded=True)
 
     @cached_property
@@ -164,7 +160,6 @@ class Problem:
 
     @cached_property
     def support(self) -> Rows:
-        """The rows of the data that a model with dual coefficients rests on."""
         support, rows = self.proof.model["support"], self.codes.size
         if support.size and not (support.min() >= 0 and support.max() < rows):
             raise ProofRejected(
@@ -176,15 +171,12 @@ class Problem:
 
     @property
     def bias(self) -> float:
-        """The intercept of a model of two classes."""
         return bias_of(self.proof)
 
     def has(self, name: str) -> bool:
-        """Return whether the problem has this hyper-parameter."""
         return name in self.statement.hyperparameters
 
     def number(self, name: str) -> float:
-        """Return a hyper-parameter."""
         return float(self.statement.hyperparameters[name])
 
     def dual(self, name: str) -> Floats:

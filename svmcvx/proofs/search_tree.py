@@ -1,30 +1,19 @@
 r"""The tree of a search for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double
 precision with bounds on the rounding.
 
-The objective is divided by the factor of :math:`\|w\|^2`; then a point costs :math:`\|w\|^2 + t\sum
-s_i\ell(a_i)`, :math:`a_i = 1 - u_i`, where the loss is 0 for a ≤ 0 and 1 beyond c: c is 2 for the
-ramp loss, else 0. Each node keeps some rows (a ≤ c) and drops others (a ≥ c); the two children of a
-node decide one more row. Of the points of a node only those with an objective below the value U of
-its bounds count, and a free intercept in an interval [l, r]. For any multipliers β with :math:`0
-\le \beta_i \le ts_i/\max(M_i, c)` for rows that are not decided, β ≥ 0 for rows kept, β ≤ 0 for
-rows dropped, each such point costs at least
+``docs/proof_format.md``, section Trees, has the formulas: for any multipliers β within their limits
+each point of a node costs at least
 
 .. math:: D + \|w - m\|^2, \qquad m = \tfrac12\sum\beta_ig_i,\quad \delta = \sum\beta_iy_i,
     \quad D = \sum e_i + t\sum_{dropped} s_i - \|m\|^2 - \max(\delta l, \delta r) \;(-\,tk),
 
-where e is β less c times what of it is beyond :math:`ts_i/c` for kept rows, and all of it for
-dropped ones, and :math:`M_i` is at least :math:`a_i` at all points that count. So these lie within
-:math:`\sqrt{U - D}` of m, which gives new :math:`M_i`, and decides rows that the ball leaves no
-choice. Where a bound is about a part of the interval and D is at least U, this part is cut off.
-
-With a kernel all of this is evaluated with the kernel itself; the factor that the search worked on
-is not needed.
+so that the points below a value U lie within :math:`\sqrt{U - D}` of m, which gives new M, and
+decides rows that the ball leaves no choice. With a kernel all of this is evaluated with the kernel
+itself; the factor that the search worked on is not needed.
 
 What no leaf contains costs at least the smallest U, or drops a whole class; what a leaf contains at
-least the largest D on the way to it. Where double precision does not show that a leaf with c = 0 is
-at least its U, its last multipliers do: :math:`(\sum\beta - \max(\delta l, \delta
-r))^2/\|\sum\beta_ig_i\|^2` and the prices of what it drops, in fractions without a kernel, and
-there is no such point where the combination vanishes.
+least the largest D on the way to it. Where double precision does not show that a leaf is at least
+its U, its last multipliers do, in fractions without a kernel.
 """
 
 from __future__ import annotations
@@ -37,11 +26,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import SLACK, U
+from svmcvx.proofs.intervals import SLACK, Floats, U
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 from svmcvx.proofs.space import Space, require_small
 
-Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 States: TypeAlias = NDArray[np.int8]
@@ -61,7 +49,6 @@ EXACT: Final = 100_000
 
 
 def tree_bound(space: Space[Any]) -> float:
-    """Return a number that the optimum is not below."""
     with np.errstate(all="ignore"):
         rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
         return _Tree(space.problem, rows).bound()
@@ -137,7 +124,6 @@ class _Vectors:
         self.length = (np.sqrt(squares) * (1 + 4 * U) + SHORT) * self.H.any(axis=1)
 
     def combination(self, beta: Floats) -> _Combination:
-        """Return half of Σβg."""
         m, r = self.H.shape
         centre = 0.5 * (beta @ self.H)
         blur = (m + 20) * U * float(np.abs(beta) @ self.length) + SHORT
@@ -193,7 +179,6 @@ class _Kernel:
         self.length = np.sqrt(squares) * (1 + 4 * U) + SHORT
 
     def combination(self, beta: Floats) -> _Combination:
-        """Return half of Σβg."""
         used = np.flatnonzero(beta)
         values, m = beta[used], used.size
         along = 0.5 * (self.Q[:, used] @ values)
@@ -263,7 +248,6 @@ class _Tree:
         return found
 
     def _step(self, number: int) -> _Step:
-        """One of the bounds."""
         tree = self.tree
         flips, betas = (
             slice(*self.ends[entry][number : number + 2].tolist()) for entry in ("flip", "beta")
@@ -364,7 +348,6 @@ class _Tree:
             node.bound = math.inf
 
     def _paid(self, step: _Step) -> float:
-        """What the budget takes from a bound."""
         return 0.0 if math.isinf(self.k) else step.price * self.k
 
     def _value(

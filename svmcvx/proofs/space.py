@@ -25,22 +25,19 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import SLACK, Inexact, Interval, U
+from svmcvx.proofs.intervals import BLOCK, SLACK, Floats, Inexact, Interval, U
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 
 if TYPE_CHECKING:
     from svmcvx.proofs.balls import Balls
 
 N = TypeVar("N", Interval, "Balls")
-Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
-# Entries of a kernel that are computed at a time, and that are stored for the next product.
-BLOCK: Final = 400_000
-STORED: Final = 6_000_000
+# Entries of a kernel that are stored for the next product.
+STORED: Final = 15 * BLOCK
 # Relatively to the diagonal: how far a precomputed matrix may be from symmetric, and its
 # eigenvalues, over their number, below zero.
-ASYMMETRY: Final = 1e-10
 INDEFINITE: Final = 1e-10
 # What that may change, relatively to the end that a point proves.
 INFLUENCE: Final = 1e-6
@@ -89,12 +86,11 @@ class Space(Generic[N]):
 
     @cached_property
     def rows(self) -> Any:
-        """The rows that take part."""
         return self.problem.X[self.problem.index]
 
     @cached_property
     def model(self) -> Point[N]:
-        """Scores with the bias and squared norm of the model; the norm includes a penalised bias."""
+        """Scores with the bias, and squared norm with a penalised bias, of the model."""
         problem, model = self.problem, self.problem.proof.model
         bias = self.numbers.exactly(problem.bias)
         if problem.linear_model:
@@ -107,7 +103,6 @@ class Space(Generic[N]):
 
     @cached_property
     def u(self) -> N:
-        """The margins of the model."""
         return self.model.scores * self.problem.signs
 
     def squared_norm(self, v: N) -> N:
@@ -134,7 +129,6 @@ class Space(Generic[N]):
         return Point(scores, norm)
 
     def require_norm(self, norm: N) -> None:
-        """Refuse a squared norm that is certainly negative."""
         if norm.ends[1] < 0:
             raise ProofRejected(
                 "the kernel is not positive semidefinite on these data: a squared norm is negative"
@@ -165,7 +159,7 @@ class Space(Generic[N]):
 
     @cached_property
     def columns(self) -> Rows:
-        """Columns that products are wanted of: the support of the model and that of the dual point."""
+        """Columns with products: the support of the model and that of the dual point."""
         problem: Problem = self.problem
         used = np.zeros(problem.codes.size, dtype=bool)
         if not problem.linear_model:
@@ -211,7 +205,6 @@ def require_small(influence: float, low: float, high: float) -> None:
 
 
 def may_be_indefinite(problem: Problem) -> bool:
-    """Return whether the kernel is indefinite on some data."""
     kernel = problem.kernel or {"name": "linear"}
     name = kernel["name"]
     return name in ("precomputed", "sigmoid") or (name == "polynomial" and kernel["coef0"] < 0)
@@ -225,7 +218,7 @@ def require_symmetric(problem: Problem) -> None:
     size = np.sqrt(np.abs(X.diagonal()[used]))
     for part in parts(used.size, used.size):
         first, second = dense(X[used[part]])[:, used], dense(X[:, used[part]])[used].T
-        for i, j in np.argwhere(np.abs(first - second) > ASYMMETRY * np.outer(size[part], size)):
+        for i, j in np.argwhere(np.abs(first - second) > INDEFINITE * np.outer(size[part], size)):
             i, j = used[part][i], used[j]
             raise ProofRejected(
                 f"the precomputed kernel is not symmetric: see its entries ({i}, {j}) and ({j},"

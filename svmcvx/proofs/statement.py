@@ -62,12 +62,9 @@ class Number(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One of some names."""
-
     names: tuple[str, ...]
 
     def checked(self, name: str, value: Any) -> str:
-        """Return one of the names."""
         if not isinstance(value, str) or value not in self.names:
             raise DataError(
                 f"{name} of a proof must be one of {', '.join(self.names)}, got {_short(value)}"
@@ -184,7 +181,6 @@ SIZE: Final = Number(low=1, whole=True)
 
 
 def dtype_of(name: str) -> str:
-    """Return the dtype of an array by its full name."""
     family, _, entry = name.partition(".")
     if family == "tree" and entry in TREE and entry not in DOUBLES_OF_TREES:
         return "<i4"
@@ -202,10 +198,7 @@ def checked_statement(given: Mapping[str, Any]) -> dict[str, Any]:
     known, found = FORMULATIONS[name], dict(given)
     Choice(known.intercepts).checked(f"the intercept of {name}", given["intercept"])
     numbers = _mapping(given["hyperparameters"], f"the hyper-parameters of {name}")
-    rules = _form(name, numbers).hyperparameters
-    found["hyperparameters"] = {
-        key: rule.checked(f"{key} of {name}", numbers[key]) for key, rule in rules.items()
-    }
+    found["hyperparameters"] = _numbers(_form(name, numbers).hyperparameters, name, numbers)
     found["kernel"] = kernel = _checked_kernel(given["kernel"])
     if kernel is not None and known.several:
         raise DataError(f"a proof of {name} has no kernel, got {kernel['name']}")
@@ -228,7 +221,6 @@ def checked_statement(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _form(name: str, given: Mapping[str, Any]) -> Form:
-    """The form that has hyper-parameters of these names."""
     for form in FORMULATIONS[name].forms:
         if form.hyperparameters.keys() == given.keys():
             return form
@@ -252,8 +244,11 @@ def _checked_kernel(kernel: Any) -> dict[str, Any] | None:
             f"the parameters of the kernel {name} are {_listed(rules)}; the proof has"
             f" {_listed(given.keys() - {'name'})}"
         )
-    numbers = {k: rule.checked(f"{k} of the kernel {name}", given[k]) for k, rule in rules.items()}
-    return {"name": name, **numbers}
+    return {"name": name, **_numbers(rules, f"the kernel {name}", given)}
+
+
+def _numbers(rules: Rules, of: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: rule.checked(f"{key} of {of}", given[key]) for key, rule in rules.items()}
 
 
 def _checked_classes(classes: Any, several: bool) -> tuple[Any, ...]:
@@ -280,7 +275,6 @@ def _checked_classes(classes: Any, several: bool) -> tuple[Any, ...]:
 def checked_claim(
     formulation: str, lower: Any, upper: Any, kind: Any, stated: Any
 ) -> dict[str, Any]:
-    """Return the claims as plain Python values."""
     kinds = KINDS if FORMULATIONS[formulation].counting else ("convex",)
     kind = Choice(kinds).checked(f"the kind of {formulation}", kind)
     ends = {"lower end": lower, "upper end": upper, "lower end that is stated": stated}
@@ -435,7 +429,6 @@ def check_arrays(
 
 
 def bytes_of(name: str, shape: Sequence[int]) -> int:
-    """Return how many bytes an array of a name and a shape has."""
     return math.prod(shape) * int(dtype_of(name)[-1])
 
 
@@ -470,7 +463,7 @@ ARRAYS: Final = ("weight", "gamma", "M")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statement:
-    """A problem: everything that its optimum depends on except the data, and a digest of the data."""
+    """A problem: everything that its optimum depends on, but for a digest in place of the data."""
 
     formulation: str
     hyperparameters: Mapping[str, Any]
@@ -502,21 +495,18 @@ class Statement:
 
     @property
     def arrays(self) -> dict[str, Floats]:
-        """The arrays that there are, by their names."""
         return {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
 
     @property
     def plain(self) -> dict[str, Any]:
-        """All the rest, as plain values."""
         return {name: getattr(self, name) for name in FIELDS}
 
     @cached_property
     def weighted(self) -> Floats:
-        """The weights of all rows."""
         return np.ones(self.rows) if self.weight is None else self.weight
 
     def difference(self, expected: Statement) -> str:
-        """Return what differs from the statement that is expected, in words; empty if nothing does."""
+        """Return what differs from the statement that is expected, in words."""
         for name, value in expected.plain.items():
             mine = getattr(self, name)
             if isinstance(value, Mapping) and isinstance(mine, Mapping):

@@ -315,7 +315,7 @@ def test_large_data_take_doubles_and_small_ones_balls(monkeypatch):
     balls, doubles = (verify(proof, X, y, method=method) for method in ("balls", "a-priori"))
     assert doubles.lower < balls.lower
     assert verify(proof, X, y) == balls
-    monkeypatch.setattr(checker, "MOST_KERNEL_ROWS", 10)
+    monkeypatch.setattr(checker, "MOST_ENTRIES", 100)
     assert verify(proof, X, y) == doubles
 
 

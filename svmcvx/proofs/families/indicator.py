@@ -1,33 +1,13 @@
-r"""The conic relaxation of the 0-1 loss, and losses that count or drop observations.
+r"""The conic relaxation of the 0-1 loss, and losses that count or drop observations, in balls;
+``docs/proof_format.md`` has their objectives and dual values.
 
-The conic relaxation of the 0-1 loss, and the conic loss of given γ; :math:`x_i` with the
-constant feature, if there is one.
+The spread V of a conic model is ``V``, one row a column of the data and the constant, or
+``V_coef``, one row an observation, for :math:`V = \sum_i\varphi(x_i)a_i'`. Without it z is the
+indicator of :math:`u_i < 1`. For the lower end :math:`Q = I - \sum\gamma_ix_ix_i' \succ 0` is
+proved. The number :math:`\kappa\sum s` is a double: the sum is rounded once, then the product.
 
-Upper end, at a normal w and a spread V: :math:`\|w\|^2 + \|V\|^2 + \lambda\sum s_iz_i` with
-:math:`z_i = (1-u_i)_+^2/(\|V'x_i\|^2 + (1-u_i)_+^2)`, or the first two terms if :math:`\sum s_iz_i
-\le \kappa\sum s`. V is part of the model: as ``V``, one row a column of the data and the constant,
-or as ``V_coef``, one row an observation, for :math:`V = \sum_i\varphi(x_i)a_i'`. Without it z is
-the indicator of :math:`u_i < 1`.
-
-Lower end, for γ ≥ 0 with :math:`Q = I - \sum\gamma_ix_ix_i' \succ 0`, which is proved, any α that
-is 0 where γ is, and :math:`c = \sum(\alpha_i-2\gamma_i)y_ix_i`:
-
-.. math:: \sum(\alpha_i - \gamma_i) - \sum h_i^*(\alpha_i) - \tfrac14c'Q^{-1}c, \qquad
-    h_i^*(\alpha) = \Big(\frac{\alpha_+^2}{4\gamma_i} - \lambda s_i\Big)_+ + \frac{\alpha_-^2}{4\gamma_i},
-
-less :math:`\lambda\kappa\sum s` in the cardinality form, where λ ≥ 0 belongs to the dual point. The
-number :math:`\kappa\sum s` is a double: the sum is rounded once, then the product.
-
-Losses that count or drop observations: 0-1 loss, ramp loss, l0-norm hinge.
-
-Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|w\|^2` if
-:math:`\sum s_i1[u_i<1] \le k`; :math:`\tfrac12\|w\|^2 + C\sum s_i\min(2, (1-u_i)_+)`;
-:math:`\tfrac12\|w\|^2 + C\sum s_i1[u_i<1]`. A margin that is not certainly at least 1 is dropped,
-unless it costs less to divide the model by the smallest kept margin. If the statement has ``M``,
-the problem includes the constraints :math:`u_i \ge 1 - M_i`.
-
-Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. Trees of searches are
-gone through by :mod:`svmcvx.proofs.search_tree`.
+A margin that is not certainly at least 1 counts, unless it costs less to divide the model by the
+smallest kept margin.
 """
 
 from __future__ import annotations
@@ -41,10 +21,10 @@ from flint import arb, fmpq
 from numpy.typing import NDArray
 
 from svmcvx.proofs.balls import Balls, Inverse, as_matrix, fractions
+from svmcvx.proofs.intervals import Floats
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 from svmcvx.proofs.space import Space
 
-Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Balled: TypeAlias = Space[Balls]
 
@@ -241,7 +221,6 @@ def _fixed_lower(space: Balled) -> Balls:
 
 
 def _require_M(space: Balled, divisor: Balls) -> None:
-    """Refuse margins below 1 − M."""
     problem, given = space.problem, space.problem.statement.M
     if given is None:
         return

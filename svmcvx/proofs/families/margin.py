@@ -1,22 +1,10 @@
 r"""Soft and hard maximum margins, and the margin distribution machines ODM and ODML, in balls or in
-intervals of doubles. Shares of the weights are :math:`c_i = s_i/\sum s`.
+intervals of doubles; ``docs/proof_format.md`` has their objectives and dual values. Shares of the
+weights are :math:`c_i = s_i/\sum s`.
 
-psvm with any intercept, and the hard margin. Upper end: :math:`\tfrac12\|w\|^2 + C\sum
-s_i(1-u_i)_+^p` at the model; with hard margins :math:`\tfrac12\|w\|^2/m^2`, m being the smallest
-margin if that is below 1, since (w, b)/m has no margin below 1. Lower end: :math:`\sum\alpha_i -
-C(p-1)\sum s_i(\alpha_i/(Cs_ip))^{p/(p-1)} - \tfrac12v'Kv`, for any :math:`\alpha \ge 0`, with p = 1
-for :math:`\alpha_i \le Cs_i`, and with a free intercept for :math:`y'\alpha = 0`. Multipliers are
-cut to their bounds, and both classes are scaled down to the smaller of their sums.
-
-ODM: :math:`\tfrac12\|w\|^2 + \sum c_i(C_1(1-D-u_i)_+^2 + C_2(u_i-1-D)_+^2)`, and for any θ the
-lower end :math:`\sum\theta_i - D\sum|\theta_i| - \tfrac12v'Kv - \sum(\theta_i)_+^2/(4C_1c_i) -
-\sum(\theta_i)_-^2/(4C_2c_i)`, :math:`v = y\theta`.
-
-ODML: :math:`\tfrac12\|w\|^2 + \lambda_1\sum c_i(u_i-\bar u)^2 - \lambda_2\bar u + C\sum
-c_i(1-u_i)_+`, and for :math:`0 \le \alpha_i \le Cc_i` and τ of sum 0 the lower end
-:math:`\sum\alpha_i - \tfrac12v'Kv - \sum\tau_i^2/(4\lambda_1c_i)`, :math:`v_i = y_i(\alpha_i +
-\lambda_2c_i - \tau_i)`. For every τ, :math:`\tau_i - c_i\sum\tau` has the sum 0. With hard margins
-α has no upper bound, and a model whose smallest margin is m < 1 is divided by m.
+Multipliers are cut to their bounds; with a free intercept both classes are scaled down to the
+smaller of their sums, so that :math:`y'\alpha = 0`. For every τ, :math:`\tau_i - c_i\sum\tau` has
+the sum 0. With hard margins a model whose smallest margin is m < 1 is divided by m.
 """
 
 from __future__ import annotations
@@ -27,10 +15,10 @@ from typing import Any, Generic, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.proofs.intervals import Floats
 from svmcvx.proofs.problem import ProofRejected
 from svmcvx.proofs.space import N, Space
 
-Floats: TypeAlias = NDArray[np.float64]
 Band: TypeAlias = tuple[float, float, float]
 
 # A multiplier may be above its bound, and a sum off zero, by this share; more is no rounding.
@@ -133,19 +121,17 @@ def _caps(space: Space[N]) -> N:
 
 
 def band_of(numbers: Any) -> Band:
-    """Return C1, C2 and D of the ODM."""
     return numbers["C1"], numbers["C2"], numbers["D"]
 
 
 def lower_end(space: Space[N], found: Multipliers[N]) -> N:
-    """Return the dual value at multipliers."""
     used = np.flatnonzero(found.values.nonzero)
     gains = found.gain(used, found.values[used]).sum()
     return gains - space.squared_norm(found.coefficients) * 0.5
 
 
 def shrink(space: Space[N]) -> N:
-    """Return min(1, the smallest margin), by which a model is divided so that no margin is below 1."""
+    """Return min(1, the smallest margin), by which a model is divided to have margins of 1."""
     smallest = space.u.least().at_most(1.0)
     if not smallest.ends[0] >= SHORTEST:
         middle = space.u.middle

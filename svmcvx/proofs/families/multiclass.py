@@ -1,20 +1,6 @@
-r"""Machines of several classes, with losses :math:`\ell` of the differences of scores
-:math:`f_{ik} = (w_{y_i}-w_k)'x_i + b_{y_i} - b_k`.
-
-Every loss is :math:`\max_{a\in A} g(a) - a'f`, for a convex domain A that contains 0 and some
-(u, …, u); with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`,
-
-=========== ====================================================== ============================
-loss        :math:`\ell(f)`                                        :math:`g(a)`, and A
-=========== ====================================================== ============================
-hinge       :math:`\sum(1-f_k)_+`                                  Σa, 0 ≤ a ≤ 1
-smoothed    :math:`\tfrac12\sum(\gamma_k+\sqrt{\gamma_k^2+\delta^2})` Σa + δ√(a(1 − a)), the same A
-logistic    :math:`\sum\log(1+e^{-f_k})`                           Σh(a) + h(1 − a), the same A
-softmax     :math:`\log(1+\sum e^{-f_k})`                          Σh(a) + h(1 − Σa), a ≥ 0, Σa ≤ 1
-largest     :math:`\max(1-f_k)_+`                                  Σa, a ≥ 0, Σa ≤ 1
-topk        mean of the k largest of 1 − f and 0, or 0             Σa, also a ≤ 1/k, (k − 1)a ≤ Σa
-margin      0 where every f ≥ 1, else infinite                     Σa, a ≥ 0
-=========== ====================================================== ============================
+r"""Machines of several classes, in balls; ``docs/proof_format.md`` has the losses :math:`\ell` of
+the differences of scores :math:`f_{ik} = (w_{y_i}-w_k)'x_i + b_{y_i} - b_k`, with the functions g
+and the convex domains A in :math:`\ell(f) = \max_{a\in A} g(a) - a'f`.
 
 Upper end: :math:`\sum s_i\ell(f_i) + \Omega(W)` at the model. Lower end: for :math:`\alpha_i =
 s_ia_i` in its domain, with :math:`G = X'B`, :math:`g_b = B'1` of the coefficients B of the scores
@@ -24,8 +10,8 @@ in :math:`\sum\alpha f`,
 
 Free biases need :math:`g_b = 0`: an imbalance of rounding is mixed away with multipliers that are
 equal within a class, and α is scaled down to :math:`|G_{jk}| \le \lambda` where Ω is the sum of
-absolute values, both in exact terms, as the domains are convex and contain 0. M3SVM has flows S of
-divergence G − R between the classes; :math:`-\|R\|^2/4\varepsilon` prices what they leave.
+absolute values, both in exact terms, as the domains contain 0 and some (u, …, u). M3SVM has flows S
+of divergence G − R between the classes; :math:`-\|R\|^2/4\varepsilon` prices what they leave.
 """
 
 from __future__ import annotations
@@ -71,7 +57,6 @@ class Loss:
         self.k = int(problem.number("k")) if self.name == "topk" else 1
 
     def value(self, f: Balls) -> Balls:
-        """Return the losses of observations."""
         slack = 1.0 - f
         if self.name == "hinge":
             return slack.nonneg().sum(axis=1)
@@ -84,16 +69,13 @@ class Loss:
         if self.name == "softmax":
             return (-f).exp().sum(axis=1).log1p()
         # Largest and top-k grow with every slack.
-        rows = [[*row, *([arb(0)] if self.name == "topk" else [])] for row in slack.values]
-        ends = (
-            [[x.lower() for x in row] for row in rows],
-            [[x.upper() for x in row] for row in rows],
-        )
+        if self.name == "topk":
+            slack = Balls(np.pad(slack.values, ((0, 0), (0, 1)), constant_values=arb(0)))
         low, high = (
-            Balls([sum(sorted(row)[-self.k :], arb(0)) / self.k for row in end]).nonneg()
-            for end in ends
+            (Balls(np.sort(end(slack.values), axis=1)[:, -self.k :]).sum(axis=1) / self.k).nonneg()
+            for end in (np.frompyfunc(arb.lower, 1, 1), np.frompyfunc(arb.upper, 1, 1))
         )
-        return Balls([a.union(b) for a, b in zip(low.entries, high.entries, strict=True)])
+        return Balls(np.frompyfunc(arb.union, 2, 1)(low.values, high.values))
 
     def gain(self, a: Balls) -> Balls:
         """Return g at multipliers inside the domain."""
@@ -114,20 +96,21 @@ class Loss:
         rounding; refuse those that are further outside.
         """
 
-        def refuse(outside: Any, why: str, bound: Fractions | None = None) -> None:
-            for i, k in np.argwhere(outside)[:1]:
-                limit = "" if bound is None else repr(_float(bound[i, 0]))
+        def cut(bound: Fractions, why: str) -> Fractions:
+            for i, k in np.argwhere(alpha > bound * EXCESS)[:1]:
+                value, most = _float(alpha[i, k]), _float(bound[i, 0])
                 raise ProofRejected(
-                    f"a multiplier of row {rows[i]} is {_float(alpha[i, k])!r}, "
-                    + why.format(limit)
+                    f"a multiplier of row {rows[i]} is {value!r}, above {why.format(repr(most))}"
                 )
+            return np.asarray(np.minimum(alpha, bound))
 
-        refuse(alpha < 0, "below 0")
+        for i, k in np.argwhere(alpha < 0)[:1]:
+            raise ProofRejected(
+                f"a multiplier of row {rows[i]} is {_float(alpha[i, k])!r}, below 0"
+            )
         if self.name == "margin":
             return alpha
-        cap = (s if self.name in BOXES else s / fmpq(self.k))[:, None]
-        refuse(alpha > cap * EXCESS, "above its bound {}", cap)
-        alpha = np.minimum(alpha, cap)
+        alpha = cut((s if self.name in BOXES else s / fmpq(self.k))[:, None], "its bound {}")
         if self.name in BOXES:
             return alpha
         whole = _sum(alpha, axis=1)
@@ -140,9 +123,7 @@ class Loss:
             alpha[i] = alpha[i] * (s[i] / whole[i])
         if self.k > 1:
             ceiling = np.array([[self._ceiling(row)] for row in alpha], dtype=object)
-            why = f"above {{}}, the share that the top-{self.k} loss allows"
-            refuse(alpha > ceiling * EXCESS, why, ceiling)
-            alpha = np.minimum(alpha, ceiling)
+            alpha = cut(ceiling, f"{{}}, the share that the top-{self.k} loss allows")
         return alpha
 
     def _ceiling(self, alpha: Fractions) -> Any:
@@ -153,7 +134,7 @@ class Loss:
 
 
 def _rest_entropy(x: Balls) -> Balls:
-    """Return the entropy of 1 - x, which for small x is about x: 1 - x alone would lose its digits."""
+    """Return the entropy of 1 - x, about x where x is small: 1 - x alone would lose its digits."""
     small = np.array([bool(y < 0.5) for y in x.entries], dtype=bool).reshape(x.values.shape)
     found = (1.0 - x).entropy()
     found.values[small] = ((x - 1.0) * (-x).log1p()).values[small]
@@ -173,19 +154,16 @@ def _squared(values: Balls) -> Balls:
 
 
 def _columns(X: Any, W: Balls) -> Balls:
-    """X W."""
     found = [Balls.times(X, W[:, k]).values for k in range(W.values.shape[1])]
     return Balls(np.stack(found, axis=1))
 
 
 def _own(problem: Problem) -> NDArray[np.bool_]:
-    """Whether a column is that of the row's own class."""
     classes = np.arange(len(problem.statement.classes))
     return np.asarray(problem.codes[problem.index][:, None] == classes)
 
 
 def _weights(problem: Problem) -> tuple[Balls, Balls]:
-    """W and b."""
     W, b = problem.proof.model["coef"], problem.proof.model["intercept"]
     if problem.statement.intercept == "none" and np.ptp(b) > 0:
         raise ProofRejected("the biases of the model differ, the formulation has none")
@@ -193,7 +171,6 @@ def _weights(problem: Problem) -> tuple[Balls, Balls]:
 
 
 def _differences(space: Balled) -> Balls:
-    """The differences f of each observation."""
     (W, b), own = _weights(space.problem), _own(space.problem)
     scores = (_columns(space.rows, W) + b).values
     return Balls(scores[own][:, None] - scores[~own].reshape(space.problem.n, -1))
@@ -235,7 +212,6 @@ def _point(space: Balled) -> Point:
 
 
 def _coefficients(alpha: Fractions, own: NDArray[np.bool_]) -> Fractions:
-    """The columns of B."""
     B = np.empty(own.shape, dtype=object)
     B[~own], B[own] = -alpha.ravel(), _sum(alpha, axis=1)
     return B
@@ -315,7 +291,6 @@ def _classical_lower(space: Balled) -> Balls:
 
 
 def _lengths(v: Balls, norm: float) -> Balls:
-    """The lengths of columns."""
     return v.size().sum(axis=0) if norm == 1 else (v * v).sum(axis=0).root()
 
 
