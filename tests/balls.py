@@ -88,7 +88,7 @@ def exact_kernel(kernel, a, b):
 
 
 def quadratic(kernel, rows, v):
-    """v'Kv; in the features where the kernel is linear, as few bits would not do for large offsets."""
+    """v'Kv; in the features where the kernel is linear, as offsets would ask for many bits."""
     if kernel is None:
         return total(
             total(ball(c) * ball(x) for c, x in zip(v, column, strict=True)) ** 2

@@ -1,4 +1,4 @@
-"""The header of a proof as JSON Schema, made of the tables that the reader holds a header against."""
+"""The header of a proof as JSON Schema, made of the tables of the reader."""
 
 import json
 import math

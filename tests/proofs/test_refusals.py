@@ -152,8 +152,8 @@ PROVOKED = {
     "test must be a real matrix": lambda _: verify(scored(), X, Y, test=TEST[0]),
     "test contains NaN or infinity": lambda _: verify(scored(), X, Y, test=TEST * np.nan),
     "the ends of the score of test row 0 cross": lambda _: scores_that_cross(),
-    "the second checker proves nothing of these scores: the multiplier of row 0 is -1.0": lambda _: (
-        score_ends(replace(proof(), dual={"alpha": -np.ones(Y.size)}), X, Y, TEST)
+    "proves nothing of these scores: the multiplier of row 0 is -1.0": lambda _: score_ends(
+        replace(proof(), dual={"alpha": -np.ones(Y.size)}), X, Y, TEST
     ),
     "rows in blocks are checked in doubles": lambda _: verify(
         proof(), blocks_of(X, Y), Y, method="balls"
