@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -230,22 +230,17 @@ def part_of(
 
 def check_metrics(metrics: str | Sequence[str]) -> tuple[str, ...]:
     """Return the names of scores, each of which scikit-learn has."""
-    if not isinstance(metrics, Iterable):
+    try:
+        names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        for name in names:
+            get_scorer(name)
+    except (ValueError, TypeError):
         raise DataTypeError(
-            "metrics must be a name of a score of scikit-learn, such as 'accuracy', or a sequence"
-            f" of names, got {metrics!r}"
-        )
-    names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+            "metrics must hold names of scores of scikit-learn, such as 'accuracy', got"
+            f" {metrics!r}"
+        ) from None
     if not names:
         raise DataError("metrics is empty; pass for example ('accuracy', 'balanced_accuracy')")
-    for name in names:
-        try:
-            get_scorer(name)
-        except (ValueError, TypeError):
-            raise DataError(
-                "metrics must hold names of scores of scikit-learn, such as 'accuracy', got"
-                f" {name!r}"
-            ) from None
     return names
 
 

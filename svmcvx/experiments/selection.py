@@ -549,23 +549,33 @@ def _table(
     interval: str | None,
 ) -> Selection:
     """Return the table; a setting without all of its fits has no mean score."""
-    found = [[rows.get((i, k)) for k in range(folds)] for i in range(len(candidates))]
+    places = [(i, k) for i in range(len(candidates)) for k in range(folds)]
+    names = ["score", "lower", "upper", "gap", "n_support", "solver", "status", "note"]
+    names += ["warm_start_used", "seconds", "certified"]
+    names += [] if interval is None else [f"{interval}_lower", f"{interval}_upper", "undecided"]
+    known = pd.DataFrame([rows.get(place, {}) for place in places], columns=names)
 
     def each(name: str) -> NDArray[np.float64]:
-        return np.array([[_number(row, name) for row in group] for group in found])
+        return known[name].to_numpy(dtype=float, na_value=math.nan).reshape(-1, folds)
+
+    def groups(name: str) -> list[list[Any]]:
+        values = known[name].to_numpy(dtype=object).reshape(-1, folds)
+        return [[value for value in group if not pd.isna(value)] for group in values]
+
+    def words(name: str, separator: str) -> list[str]:
+        return [separator.join(sorted(set(filter(None, group)))) for group in groups(name)]
 
     columns: dict[str, Any] = {}
     for name in sorted({name for settings in candidates for name in settings}):
         columns[f"param_{name}"] = [settings.get(name, math.nan) for settings in candidates]
     columns["params"] = list(candidates)
-    scores = each("score")
+    scores, lower, upper, gaps = map(each, ("score", "lower", "upper", "gap"))
     means = scores.mean(axis=1)
     columns |= {f"split{k}_test_score": scores[:, k] for k in range(folds)}
     columns |= {"mean_test_score": means, "std_test_score": scores.std(axis=1)}
     last = np.nanmin(means) - 1.0 if np.isfinite(means).any() else 0.0
     ranked = rankdata(-np.where(np.isnan(means), last, means), method="min")
     columns["rank_test_score"] = ranked.astype(int)
-    lower, upper = each("lower"), each("upper")
     for k in range(folds):
         columns |= {f"split{k}_lower": lower[:, k], f"split{k}_upper": upper[:, k]}
     if interval is not None:
@@ -575,7 +585,16 @@ def _table(
         # Means of different sums of the same shares differ by roundings; an unknown value may be
         # the best.
         columns["may_be_best"] = ~(high < np.nanmax(low, initial=-math.inf) - 1e-12)
-    columns |= _summaries(found, each("gap").max(axis=1), tol)
+    worst = columns["gap"] = gaps.max(axis=1)
+    # A model whose problem is not known has nothing to be certified.
+    finished = known["status"].notna().to_numpy().reshape(-1, folds).all(axis=1)
+    foreign = finished & known["certified"].isna().to_numpy().reshape(-1, folds).all(axis=1)
+    columns["certified"] = np.where(foreign, None, worst <= tol).tolist()
+    columns["n_support"] = [np.mean(group) if group else math.nan for group in groups("n_support")]
+    columns |= {name: words(name, ", ") for name in ("solver", "status")}
+    columns["warm_starts"] = [sum(group) for group in groups("warm_start_used")]
+    columns["seconds"] = np.nansum(each("seconds"), axis=1)
+    columns["note"] = words("note", "; ")
     table = Selection(columns)
     table.best_index_ = table.best_params_ = table.best_score_ = table.best_estimator_ = None
     if np.isfinite(means).any():
@@ -583,41 +602,6 @@ def _table(
         table.best_index_, table.best_score_ = best, float(means[best])
         table.best_params_ = dict(candidates[best])
     elif len(rows) == scores.size:
-        raise DataError(
-            "every setting of the grid fails in some fold:"
-            f" {next(row['note'] for row in rows.values() if row['note'])}"
-        )
+        why = next(filter(None, known["note"]))
+        raise DataError(f"every setting of the grid fails in some fold: {why}")
     return table
-
-
-def _summaries(
-    found: list[list[Row | None]], gaps: NDArray[np.float64], tol: float
-) -> dict[str, Any]:
-    there = [[row for row in group if row is not None] for group in found]
-
-    def names(column: str) -> list[list[str]]:
-        return [sorted({row[column] for row in group if row[column]}) for group in there]
-
-    supports = [
-        [row["n_support"] for row in group if row["n_support"] is not None] for group in there
-    ]
-    return {
-        "gap": gaps,
-        # A model whose problem is not known has nothing to be certified.
-        "certified": [
-            None
-            if all(row is not None and row["certified"] is None for row in group)
-            else gap <= tol
-            for gap, group in zip(gaps.tolist(), found, strict=True)
-        ],
-        "n_support": [float(np.mean(counts)) if counts else math.nan for counts in supports],
-        "solver": [", ".join(group) for group in names("solver")],
-        "status": [", ".join(group) for group in names("status")],
-        "warm_starts": [sum(row["warm_start_used"] for row in group) for group in there],
-        "seconds": [sum(row["seconds"] for row in group) for group in there],
-        "note": ["; ".join(group) for group in names("note")],
-    }
-
-
-def _number(row: Row | None, name: str) -> float:
-    return math.nan if row is None or row.get(name) is None else float(row[name])

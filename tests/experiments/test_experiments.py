@@ -219,7 +219,7 @@ def test_metrics_are_columns_and_models_that_predict_one_class_are_told():
     assert "one class" not in table.loc[1, "note"]
     with pytest.raises(sx.DataError, match="metrics must hold names of scores"):
         sx.compare(models, X, Y, metrics="acuracy")
-    with pytest.raises(DataTypeError, match="metrics must be a name of a score"):
+    with pytest.raises(DataTypeError, match="metrics must hold names of scores"):
         sx.compare(models, X, Y, metrics=5)
 
 
