@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import svmcvx as sx
-from svmcvx.experiments.paths import RULES, Piece, _gap
+from svmcvx.experiments.paths import RULES, Piece
 
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.7, outliers="spread", seed=3)
 MACHINES = {
@@ -184,16 +184,3 @@ def test_every_parameter_of_the_table_makes_an_affine_objective():
     }
     stated = {(formulation, name) for formulation, names in RULES.items() for name in names}
     assert stated - covered <= {("ramp", "C")}
-
-
-def test_a_picture_has_the_band_and_the_solutions():
-    pytest.importorskip("matplotlib")
-    path = sx.certified_path(sx.PSVMClassifier(), X, Y, C=(0.1, 10.0), eps=0.1)
-    ax = path.plot()
-    assert ax.get_xscale() == "log"
-    assert len(ax.collections) == 1
-    assert ax.lines[0].get_xdata().size == len(path)
-
-
-def test_a_gap_without_one_of_its_ends_is_infinite():
-    assert _gap(None, Fraction(1)) == _gap(Fraction(1), None) == math.inf

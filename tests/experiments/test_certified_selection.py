@@ -7,17 +7,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import svmcvx as sx
 from svmcvx.experiments import certified_selection as fold_search
-from svmcvx.guarantees.binary import training_space
-from svmcvx.guarantees.ranges import Node, Point, over_range
 from tests.conftest import make_data
-
-pytest.importorskip("matplotlib")
 
 
 def data(seed, n=30, d=3):
@@ -117,45 +113,10 @@ def test_the_fewest_errors_of_all_are_proved():
     assert ((best["low"] <= found.C) & (best["high"] >= found.C)).any()
 
 
-def test_a_smaller_radius_would_exclude_machines(monkeypatch):
-    # The bands are not wide for nothing: without their radius some optimal machine leaves them.
-    from svmcvx.guarantees import ranges
-
-    radius = ranges.OverRange.squared_radius.func
-    monkeypatch.setattr(
-        ranges.OverRange, "squared_radius", property(lambda self: 1e-8 * radius(self))
-    )
-    wrong = 0
-    for seed in range(8):
-        X, y = data(seed)
-        for p in (1.0, 2.0):
-            C = (0.01, 100.0)
-            nodes = []
-            for end in C:
-                solution = sx.fast.psvm(X[:20], y[:20], C=end, p=p, tol=1e-10)
-                point = Point("psvm", {"C": end, "p": p}, solution.model, solution.dual)
-                nodes.append(Node.of(point, ("C",), training_space(solution, X[:20], y[:20])[0], X))
-            one, other = nodes
-            possible = over_range(one, other)
-            for value in np.geomspace(*C, 12).tolist():
-                exact = sx.fast.psvm(X[:20], y[:20], C=value, p=p, tol=1e-11).model.predict(X)
-                wrong += int((~possible[np.arange(len(X)), np.searchsorted([0, 1], exact)]).sum())
-    assert wrong > 0
-
-
-def test_splits_are_those_that_are_asked_for():
+def test_labels_may_be_of_any_type_and_folds_given():
     X, y = data(1)
-    folds = list(KFold(4, shuffle=True, random_state=3).split(X))
+    folds = list(StratifiedKFold(3).split(X, y))
     one = sx.certified_select(sx.PSVMClassifier(), X, y, C=(0.1, 1.0), cv=folds, eps=0.2)
-    other = sx.certified_select(
-        sx.PSVMClassifier(), X, y, C=(0.1, 1.0), cv=KFold(4, shuffle=True, random_state=3), eps=0.2
-    )
-    assert (one.C, one.errors, one.least) == (other.C, other.errors, other.least)
-
-
-def test_labels_may_be_of_any_type():
-    X, y = data(1)
-    one = sx.certified_select(sx.PSVMClassifier(), X, y, C=(0.1, 1.0), cv=3, eps=0.2)
     other = sx.certified_select(
         sx.PSVMClassifier(), X, np.array(["no", "yes"])[y], C=(0.1, 1.0), cv=3, eps=0.2
     )
@@ -170,14 +131,6 @@ def test_no_time_leaves_what_is_proved():
         )
     assert not found.complete
     assert 0 <= found.least <= found.errors <= found.observations
-
-
-def test_a_picture_shows_the_band():
-    X, y = data(1)
-    found = sx.certified_select(sx.PSVMClassifier(), X, y, C=(0.1, 10.0), cv=3, eps=0.2)
-    ax = found.plot()
-    assert ax.get_xscale() == "log"
-    assert len(ax.collections) == 1
 
 
 BAD = {

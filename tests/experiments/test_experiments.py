@@ -54,20 +54,6 @@ def test_compare_tabulates_certificates():
     assert whole.loc[0, "upper"] == pytest.approx(direct.certificate.upper)
 
 
-def test_machines_of_several_pairs_are_certified_if_all_of_them_are():
-    X, y = load_iris(return_X_y=True)
-    model = sx.PSVMClassifier(p=1.0, kernel="rbf", tol=1e-2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gaps = sorted(
-            certificate.gap for certificate in clone(model).fit(X, y).certificates_.values()
-        )
-        assert gaps[0] < gaps[-1]
-        for tol, all_of_them in ((gaps[0], False), (gaps[-1], True)):
-            (found,) = sx.compare([model], X, y, split=0.0, scale="none", tol=tol)["certified"]
-            assert found == all_of_them
-
-
 def test_models_of_scikit_learn_stand_beside_ours_with_their_intervals():
     models = {
         "svc": SVC(tol=1e-7),
