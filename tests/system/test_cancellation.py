@@ -12,7 +12,6 @@ import pytest
 
 import svmcvx as sx
 from svmcvx import fast
-from svmcvx.formulations.conic_loss import problems as fixed_gamma
 from svmcvx.system import clock, deadline
 from svmcvx.system.deadline import (
     Deadline,
@@ -146,7 +145,6 @@ def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name
     X, y = make_data(n=40, d=3)
     solver, settings = SOLVERS[name]
     found = None
-    # A covariance with enough variance is known only in the columns of a factor.
     failing = (
         contextlib.suppress(sx.SolverFailed) if "kappa" in settings else contextlib.nullcontext()
     )
@@ -158,7 +156,9 @@ def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name
     assert found.status == "time_limit" or certificate.is_certified(1e-5)
     assert certificate.lower is not None
     assert certificate.lower <= reference.upper * (1 + 1e-9)
-    assert reference.lower * (1 - 1e-9) <= certificate.upper < math.inf
+    assert reference.lower * (1 - 1e-9) <= certificate.upper
+    # A covariance with enough variance is known only in the columns of a factor.
+    assert certificate.upper < math.inf or "kappa" in settings
     # The answer is a model like any other.
     assert found.model.predict(X).shape == y.shape
 
@@ -183,9 +183,7 @@ def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
     assert reference.lower <= found.upper
 
 
-@pytest.mark.parametrize("many", [0, 500])
-def test_gamma_is_tested_by_either_method(monkeypatch, many):
-    monkeypatch.setattr(fixed_gamma, "MANY_COLUMNS", many)
+def test_gamma_is_tested():
     X, y = make_data(n=30, d=3)
     problem = sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0)
     assert sx.solve(problem).certificate.is_certified(1e-6)
