@@ -76,16 +76,6 @@ class KernelSpace(FeatureSpace):
         return self.resolved
 
     @property
-    def X(self) -> Features:
-        raise TypeError(
-            "a space with a kernel has no data matrix; use its factor, blocks or products"
-        )
-
-    @property
-    def centre(self) -> Floats:
-        return np.asarray(self.X)
-
-    @property
     def blockwise(self) -> bool:
         return not self.keep_gram
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -39,13 +40,8 @@ class Point(NamedTuple):
     squared_norm: Bounded
 
 
-class RowBlock(Protocol):
-    """Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is
-    given.
-    """
-
-    def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the rows."""
+# Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is given.
+RowBlock: TypeAlias = Callable[..., NDArray[Any]]
 
 
 class FeatureSpace(ABC):
@@ -143,14 +139,14 @@ class FeatureSpace(ABC):
         return self.kernel is None
 
     @property
-    @abstractmethod
     def X(self) -> Features:
         """The data of a linear space as the formulation sees them, shape (n, d)."""
+        raise TypeError("a space with a kernel has no data matrix; use its factor or products")
 
     @property
-    @abstractmethod
     def centre(self) -> Floats:
-        """What was subtracted from the columns of :attr:`X`."""
+        """The numbers subtracted from the columns of :attr:`X`."""
+        raise TypeError("a space with a kernel has no data matrix; use its factor or products")
 
     @property
     def blockwise(self) -> bool:

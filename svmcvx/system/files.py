@@ -7,10 +7,8 @@ import gzip
 import lzma
 import math
 import os
-import struct
 import uuid
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, SvmcvxError
 
 # Bytes that any archive may unpack to; a larger one may unpack to UNPACKED times its own size.
 SMALL_ARCHIVE, UNPACKED = 2**28, 64
@@ -115,24 +113,11 @@ def read_archive(path: str | os.PathLike[str], what: str = "an .npz archive") ->
     try:
         with Path(path).open("rb") as stream:
             yield Archive(stream, path)
-    except DataError:
+    except SvmcvxError:
         raise
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; check the path") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error})") from None
-    except (
-        ValueError,
-        EOFError,
-        LookupError,
-        AttributeError,
-        TypeError,
-        RuntimeError,
-        OverflowError,
-        SyntaxError,
-        MemoryError,
-        zipfile.BadZipFile,
-        zlib.error,
-        struct.error,
-    ):
+    except Exception:  # of the parsers of a damaged file, there are many
         raise DataError(f"{path} is not {what}, or is damaged; copy or write it again") from None

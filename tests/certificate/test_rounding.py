@@ -24,8 +24,8 @@ from svmcvx.certificate.rows import (
 )
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.kernels.columns import KernelColumns
+from svmcvx.kernels.entry_error import BoundedGram
 from svmcvx.model import KernelModel, LinearModel
 from tests.balls import ball, exact_kernel, precision
 

@@ -34,7 +34,7 @@ from svmcvx.certificate.bounded import Bounded, exact, row_sums, signed, sqrt, s
 from svmcvx.certificate.rows import Ball, Rows, norm_above, spectrum_above
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels import Linear
-from svmcvx.kernels.bounded_gram import BoundedGram
+from svmcvx.kernels.entry_error import BoundedGram
 
 Floats: TypeAlias = NDArray[np.float64]
 
