@@ -15,7 +15,6 @@ from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.formulations.multiclass import machines as baselines
 from svmcvx.formulations.multiclass.losses import (
     HingeSum,
     LargestHinge,
@@ -191,15 +190,6 @@ def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
     assert theirs == pytest.approx(solution.certificate.upper, rel=1e-6)
     np.testing.assert_array_equal(solution.model.coef == 0, np.abs(reference.coef_.T) < 1e-6)
     assert (solution.model.coef == 0).any()
-
-
-def test_weights_that_are_negligible_are_zeros_where_the_signs_are_not_solved_for(monkeypatch):
-    monkeypatch.setattr(baselines, "SPARSE_WORK", 0.0)
-    W = np.array([[1.0, -0.5], [1e-3, 1e-8], [-1e-8, 0.0]])
-    statement = sx.sparse_multinomial_lr(np.eye(3), [0, 1, 1], lam=0.1).formulation
-    sparse, given = statement.models(W, np.zeros(2))
-    np.testing.assert_array_equal(sparse.coef, [[1.0, -0.5], [1e-3, 0.0], [0.0, 0.0]])
-    np.testing.assert_array_equal(given.coef, W)
 
 
 def test_biases_are_polished_where_weights_vanish():

@@ -82,10 +82,16 @@ def _row_exponents(a: Floats) -> NDArray[np.intp]:
     return np.asarray(np.maximum(exponents - (51 - int(a.shape[1] + 1).bit_length()), -1074))
 
 
-def _on_grid(a: Floats, exponents: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Whether the rows lie on their grids."""
-    units = np.ldexp(a, -exponents[:, None])
-    return np.asarray((units == np.floor(units)).all(axis=1))
+def _excess(found: Bounded, rows: Floats, exactly: Callable[[list[float], int], float]) -> Floats:
+    """Return the positive parts of numbers of each row, with exact signs: `exactly` gives those
+    that their rounding leaves open, where sums on the grid of a row round.
+    """
+    excess = found.value
+    unsure = np.flatnonzero(np.abs(excess) <= found.error)
+    units = np.ldexp(rows[unsure], -_row_exponents(rows[unsure])[:, None])
+    for i in unsure[(units != np.floor(units)).any(axis=1)].tolist():
+        excess[i] = exactly(rows[i].tolist(), i)
+    return np.asarray(np.maximum(excess, 0.0))
 
 
 def excess_of_sums(a: Floats, bound: Floats) -> Floats:
@@ -93,13 +99,7 @@ def excess_of_sums(a: Floats, bound: Floats) -> Floats:
     and else 0.
     """
     found = row_sums(exact(a)) - bound
-    excess = found.value
-    unsure = np.flatnonzero(np.abs(excess) <= found.error)
-    if unsure.size:
-        rows = a[unsure]
-        for i in unsure[~_on_grid(rows, _row_exponents(rows))]:
-            excess[i] = math.fsum([*a[i].tolist(), -float(bound[i])])
-    return np.asarray(np.maximum(excess, 0.0))
+    return _excess(found, a, lambda row, i: math.fsum([*row, -float(bound[i])]))
 
 
 def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
@@ -129,18 +129,14 @@ def violation_of_top(a: Floats, bound: Floats, k: int) -> Floats:
     if and only if there is one.
     """
     largest = row_maxima(exact(a))
-    violation = maximum(float(k) * largest - bound, float(k - 1) * largest - row_sums(exact(a)))
-    found = violation.value
-    unsure = np.flatnonzero(np.abs(found) <= violation.error)
-    if unsure.size:
-        rows = a[unsure]
-        for i in unsure[~_on_grid(rows, _row_exponents(rows))]:
-            top = float(largest.value[i])
-            others = [-each for each in a[i].tolist()]
-            found[i] = max(
-                math.fsum([top] * k + [-float(bound[i])]), math.fsum([top] * (k - 1) + others)
-            )
-    return np.asarray(np.maximum(found, 0.0))
+    found = maximum(float(k) * largest - bound, float(k - 1) * largest - row_sums(exact(a)))
+
+    def exactly(row: list[float], i: int) -> float:
+        top = max(row)
+        over, apart = [top] * k + [-float(bound[i])], [top] * (k - 1) + [-each for each in row]
+        return max(math.fsum(over), math.fsum(apart))
+
+    return _excess(found, a, exactly)
 
 
 def cut_units(units: Floats, k: int) -> Floats:
@@ -363,7 +359,7 @@ class ScoreLoss(ABC):
 
     @abstractmethod
     def uniform_multiplier(self, c: int) -> float:
-        """Return the largest a for which (a, …, a) is inside the domain (1 if any is), c classes."""
+        """Return the largest a for which (a, …, a) is in the domain of c classes (1 if any is)."""
 
     @abstractmethod
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
@@ -612,39 +608,6 @@ class Softmax(_SimplexLoss):
         return CvxpyLoss(weight @ cp.log_sum_exp(padded, axis=1), [margin])
 
 
-class LargestHinge(_SimplexLoss):
-    r"""The loss of [CrammerSinger], :math:`\max_k (1-f_k)_+`."""
-
-    name = "crammer_singer"
-
-    def value(self, f: Any) -> Any:
-        return row_maxima(slack(f))
-
-    @property
-    def linear_pieces(self) -> SumOfBounded:
-        return SumOfBounded(1.0, 1.0)
-
-    def multipliers(self, f: Floats) -> Floats:
-        a = np.zeros_like(f)
-        rows = np.arange(f.shape[0])
-        nearest = f.argmin(axis=1)
-        a[rows, nearest] = np.where(f[rows, nearest] < 1.0, 1.0, 0.0)
-        return a
-
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        import cvxpy as cp
-
-        n, others = f.shape
-        xi = cp.Variable((n, 1), name="xi")
-        return CvxpyLoss(
-            weight @ cp.vec(xi, order="F"),
-            [
-                (xi @ np.ones((1, others)) >= 1 - f).set_label("margin"),
-                (xi >= 0).set_label("slack"),
-            ],
-        )
-
-
 @dataclass(frozen=True)
 class TopHinge(_SimplexLoss):
     r"""The top-k hinge :math:`\max(0, \tfrac1k \sum` of the k largest of :math:`(1-f_k)_{k\ne y}`
@@ -683,14 +646,16 @@ class TopHinge(_SimplexLoss):
 
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
         s = np.ones(a.shape[0]) if s is None else s
-        return cut_to_top(super().project(np.minimum(a, s[:, None] * self.cap), s), s, self.k)
+        inside = super().project(np.minimum(a, s[:, None] * self.cap), s)
+        return inside if self.k == 1 else cut_to_top(inside, s, self.k)
 
     def project_approx(self, a: Floats) -> Floats:
         return self.project(a) if self.k > 2 else super().project_approx(a)
 
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
         s = np.ones(a.shape[0]) if s is None else s
-        return max(super().domain_violation(a, s), float(violation_of_top(a, s, self.k).max()))
+        outside = super().domain_violation(a, s)
+        return outside if self.k == 1 else max(outside, float(violation_of_top(a, s, self.k).max()))
 
     def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
         """By reductions that leave (k − 1) a ≤ Σa; for k = c, where all entries of a row are equal,
@@ -749,3 +714,26 @@ class TopHinge(_SimplexLoss):
     @property
     def parameters(self) -> dict[str, float]:
         return {"k": self.k}
+
+
+class LargestHinge(TopHinge):
+    r"""The loss of [CrammerSinger], :math:`\max_k (1-f_k)_+`: the top-k hinge at k = 1, with one
+    slack for each observation.
+    """
+
+    name = "crammer_singer"
+    parameters: ClassVar[dict[str, float]] = {}  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
+        import cvxpy as cp
+
+        n, others = f.shape
+        xi = cp.Variable((n, 1), name="xi")
+        margin = xi @ np.ones((1, others)) >= 1 - f
+        return CvxpyLoss(
+            weight @ cp.vec(xi, order="F"),
+            [margin.set_label("margin"), (xi >= 0).set_label("slack")],
+        )

@@ -40,16 +40,7 @@ f              score differences to the other classes, in order         (n, c �
 alpha          multipliers of f, zero for the own class                 (n, c)
 ============== ======================================================== =========
 
-**Scaling.** scikit-learn's ``LinearSVC(multi_class="crammer_singer", fit_intercept=False)``
-minimises :math:`\tfrac12\|W\|^2 + C\sum` and ``LogisticRegression`` too (free b): both are
-:math:`\lambda = 1/(2C)`, with C times the objective here. Two classes: :math:`w_1 = -w_2`, and
-weston_watkins and crammer_singer are the pSVM at p = 1 with :math:`C = 1/\lambda`, λ times its
-objective, for :math:`w = w_1 - w_2`. M-SVM is weston_watkins with λ(c + 1)/2, and M3SVM at p = 2
-with λ(c + 1)/(2c); at λ = 1 it is also the machine of [XuLiuHuo].
-
-**Source.** [NieHaoWang], related work, and the papers it cites: [WestonWatkins], [CrammerSinger],
-[BredensteinerBennett], [LapinHeinSchiele], [Boehning], [Krishnapuram]. The top-k loss is the one
-with :math:`1[j \ne y]`.
+Scalings against other packages, special cases, and sources: ``docs/formulations/multiclass.md``.
 """
 
 from __future__ import annotations
@@ -61,7 +52,6 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -72,6 +62,7 @@ from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, usable
 from svmcvx.formulations.multiclass.losses import (
+    ON_MARGIN,
     HingeSum,
     LargestHinge,
     LogisticSum,
@@ -91,7 +82,6 @@ from svmcvx.formulations.multiclass.statement import (
     SquaredNorms,
     dual_lengths,
     lengths,
-    newton_steps,
     pairwise,
 )
 from svmcvx.formulations.optimal_intercepts import (
@@ -104,15 +94,9 @@ from svmcvx.formulations.optimal_intercepts import (
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import OptimalIntercepts
-from svmcvx.system.deadline import current
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Weights of a sparse model up to this share of the largest are tried as zeros.
-NEGLIGIBLE = 1e-6
-# Observations times the square of the number of weights up to which the optimum with their signs is
-# solved for.
-SPARSE_WORK = 1e9
 # Shares by which multipliers are shrunk beyond their bound until rounding does not matter.
 SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
@@ -215,33 +199,19 @@ class ClassicalStatement(MulticlassStatement):
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
         return [self.constant_model()], [self.zero_dual()]
 
-    def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
-        """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too
-        large for it.
-        """
+    def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
         curvature = self.regulariser.curvature(self.scores.data.c)
         if curvature is None:
             return None
-        d, free = W.shape[0], self.scores.intercept == "free"
-        factor = 2.0 * self.lam * curvature
-
-        def penalty(point: Floats) -> PenaltyDerivatives:
-            W, b = point[:d], point[d:]
-            hessian = np.zeros(point.shape * 2)
-            hessian[:d, :, :d, :] = factor * np.eye(W.size).reshape(W.shape * 2)
-            # Free biases are determined up to a common shift: the term (Σb)²/2 selects the one with
-            # Σb = 0.
-            hessian[d:, :, d:, :] = 1.0
-            gradient = np.vstack([factor * W, np.broadcast_to(b.sum(), b.shape)])
-            return PenaltyDerivatives(
-                0.5 * factor * float((W**2).sum()) + 0.5 * float(b.sum()) ** 2, gradient, hessian
-            )
-
-        start = np.vstack([W, b]) if free else W
-        point = newton_steps(
-            self.scores, self.loss, self.scores.dense_with_constant, start, penalty
-        )
-        return None if point is None else (point[:d], point[d] if free else b)
+        d, factor = self.scores.X.shape[1], 2.0 * self.lam * curvature
+        W, b = point[:d], point[d:]
+        hessian = np.zeros(point.shape * 2)
+        hessian[:d, :, :d, :] = factor * np.eye(W.size).reshape(W.shape * 2)
+        # Free biases are determined up to a common shift: the term (Σb)²/2 selects those of sum 0.
+        hessian[d:, :, d:, :] = 1.0
+        gradient = np.vstack([factor * W, np.broadcast_to(b.sum(), b.shape)])
+        value = 0.5 * factor * float((W**2).sum()) + 0.5 * float(b.sum()) ** 2
+        return PenaltyDerivatives(value, gradient, hessian)
 
     def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
         """Return models of weights and biases; for the sum of absolute values sparser ones first. A
@@ -249,9 +219,14 @@ class ClassicalStatement(MulticlassStatement):
         """
         b = b - b.mean()
         if self.regulariser.curvature(self.scores.data.c) is None:
-            sparse = np.where(np.abs(W) > NEGLIGIBLE * np.abs(W).max(initial=0.0), W, 0.0)
-            polished = self._sparse(W, b)
-            points = [(sparse, b), (W, b)] if polished is None else [polished, (sparse, b), (W, b)]
+            # Weights that are negligible, or whose entry of G is clearly below λ, are zeros.
+            alpha = self.weight[:, None] * self.loss.multipliers(self.differences(W, b))
+            G = np.abs(self.scores.gradient(self.projected(alpha)).W.value)
+            zero = (np.abs(W) <= 1e-6 * np.abs(W).max(initial=0.0)) | (
+                (1.0 - CLEARLY_ZERO) * self.lam > G
+            )
+            sparse = np.where(zero, 0.0, W)
+            points = [(sparse, b), (W, b)]
         else:
             # A common shift of the columns changes no difference; with columns that sum to zero the
             # norms are smallest.
@@ -259,45 +234,6 @@ class ClassicalStatement(MulticlassStatement):
         return [
             self.model(each, self._middle(each, intercepts, dual)) for each, intercepts in points
         ]
-
-    def _sparse(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
-        """Return the optimum near a point where weights whose entry of G is clearly below λ are
-        zero and the others have their signs.
-
-        None where it has other signs, and for a problem too large.
-        """
-        scores, (n, c) = self.scores, (self.scores.data.n, self.scores.data.c)
-        alpha = self.projected(self.weight[:, None] * self.loss.multipliers(self.differences(W, b)))
-        W = np.where(
-            np.abs(scores.gradient(alpha).W.value) < (1.0 - CLEARLY_ZERO) * self.lam, 0.0, W
-        )
-        features = np.flatnonzero(W.any(axis=1))
-        d = features.size
-        if n * (d * c) ** 2 > SPARSE_WORK or current().passed():
-            return None
-        X = (
-            scores.X.tocsc()[:, features].toarray()
-            if sp.issparse(scores.X)
-            else scores.X[:, features]
-        )
-        free = scores.intercept == "free"
-        biases, signs = np.ones((int(free), c)), np.sign(W[features])
-
-        def penalty(point: Floats) -> PenaltyDerivatives:
-            hessian = np.zeros(point.shape * 2)
-            # As for squares: of biases up to a common shift those with sum 0.
-            hessian[d:, :, d:, :] = 1.0
-            total = float(point[d:].sum())
-            value = self.lam * float((signs * point[:d]).sum()) + 0.5 * total**2
-            return PenaltyDerivatives(value, np.vstack([self.lam * signs, total * biases]), hessian)
-
-        start = np.vstack([W[features], b]) if free else W[features]
-        X = np.hstack([X, np.ones((n, 1))]) if free else X
-        point = newton_steps(scores, self.loss, X, start, penalty, np.vstack([signs, biases]) != 0)
-        if point is None or (np.sign(point[:d]) != signs).any():
-            return None
-        W[features] = point[:d]
-        return W, point[d] - point[d].mean() if free else b
 
     def _tied(self, W: Floats, b: Floats) -> Floats:
         """Return optimal biases with those of classes with the same weights exactly as the weights
@@ -388,16 +324,13 @@ def bound_classical(
     kind = intercept_kind(intercept, own="free")
     chosen, regulariser = machine.loss(int(k)), machine.regulariser()
     data = multiclass_data(X, y, sample_weight)
-    if isinstance(chosen, TopHinge) and k > data.c:
+    if isinstance(chosen, TopHinge) and chosen.k > data.c:
         raise DataError(f"k must be at most the number of classes, {data.c}, got {k}")
     scores = ScoreSpace(data, kind, regulariser.rotations)
     return ClassicalStatement(
         name=machine.builder, scores=scores, loss=chosen, regulariser=regulariser, lam=lam
     )
 
-
-# Share of their largest norm to which flows are shortened, so that rounding leaves them no longer.
-SHRUNK = 1.0 - 2.0**-50
 
 LOSSES: dict[str, type[ScoreLoss]] = {
     loss.name: loss for loss in (HingeSum, SmoothedHingeSum, LogisticSum, Softmax)
@@ -431,8 +364,9 @@ class M3SVM(PairwiseStatement):
     **Primal**, p ≥ 1, λ > 0, ε > 0, weights :math:`s_i > 0` (1 by default):
 
     .. math::
-        \min_{W, b}\; P(W, b) = \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2),
-        \qquad f_{ik} = (w_{y_i} - w_k)'x_i + b_{y_i} - b_k,\; k \ne y_i,
+        \min_{W, b}\; P(W, b) = \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p
+          + \varepsilon(\|W\|_F^2 + \|b\|^2), \qquad
+        f_{ik} = (w_{y_i} - w_k)'x_i + b_{y_i} - b_k,\; k \ne y_i,
 
     with the losses ``hinge`` :math:`\sum_k(1-f_k)_+`, ``smoothed``
     :math:`\sum_k\tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})`, :math:`\gamma = 1 - f`,
@@ -447,7 +381,8 @@ class M3SVM(PairwiseStatement):
     .. math::
         \max_{\alpha, S}\; D(\alpha, S) = \sum_i s_i\,g(\alpha_i/s_i)
           - \sum_{k<l}(p-1)\lambda\Big(\frac{\|S_{kl}\|_*}{\lambda p}\Big)^{p/(p-1)}
-          - \frac{\|R\|_F^2}{4\varepsilon} - \frac{\|g_b\|^2}{4\varepsilon}, \qquad R = G - \operatorname{div}S,
+          - \frac{\|R\|_F^2}{4\varepsilon} - \frac{\|g_b\|^2}{4\varepsilon},
+        \qquad R = G - \operatorname{div}S,
 
     with :math:`\|\cdot\|_*` the Euclidean norm, or for ``norm=1`` the largest absolute value. For p
     = 1 the second term becomes the constraints :math:`\|S_{kl}\|_* \le \lambda`. At the optimum
@@ -460,28 +395,12 @@ class M3SVM(PairwiseStatement):
     subject to :math:`\sum_{k<l}\|S_{kl}\|_* \le 1`. The smallest margin between two classes is 2
     over that value.
 
-    ============== ======================================================== =========
-    symbol         meaning                                                  shape
-    ============== ======================================================== =========
-    X, y           data, labels of c classes                                (n, d), (n,)
-    W, b           weights, one column a class; biases                      (d, c), (c,)
-    P              column kl of WP is :math:`w_k - w_l`, k < l              (c, c(c − 1)/2)
-    f              score differences to the other classes, in order         (n, c − 1)
-    alpha          multipliers of f, zero for the own class                 (n, c)
-    flow           S, one column a pair of classes                          (d, c(c − 1)/2)
-    ============== ======================================================== =========
+    Column kl of WP is :math:`w_k - w_l`, k < l; S has one column a pair, shape (d, c(c − 1)/2).
 
-    **Scaling.** The losses are summed, not averaged, and b is penalised by ε alone, so that adding
-    a constant to a feature changes the problem (little while the offset times
-    :math:`\sqrt\varepsilon` is small): standardise the features. At p = 2 and as ε → 0 the machine
-    is :func:`~svmcvx.formulations.multiclass.problems.weston_watkins` with λc, and so M-SVM and the
-    machine of [XuLiuHuo], which are ``m3svm`` at p = 2 with λ(c + 1)/(2c). Two classes: with
-    :math:`w = w_1 - w_2` it is :math:`\sum(1-u)_+ + \lambda\|w\|^p +
-    \tfrac\varepsilon2(\|w\|^2+b^2)`, at p = 2 and as ε → 0 the pSVM with p = 1 and C = 1/(2λ), 2λ
-    times its objective. [NieHaoWang] advises p ≈ 4 and λ ≈ 1e-3.
-
-    **Source.** [NieHaoWang], problems (4), (5) and (14), Theorems 1, 2 and 5; the dual problems and
-    bounds are derived here. **Erratum**: there any p > 0 is allowed, but p < 1 is not convex.
+    The losses are summed, not averaged, and b is penalised by ε alone, so that adding a constant to
+    a feature changes the problem (little while the offset times :math:`\sqrt\varepsilon` is
+    small): standardise the features. The dual problems and bounds are derived here, the rest is
+    from [NieHaoWang], (4), (5), (14) and Theorems 1, 2 and 5.
     """
 
     name: ClassVar[str] = "m3svm"
@@ -540,8 +459,9 @@ class M3SVM(PairwiseStatement):
             return np.clip(S, -self.lam, self.lam)
         size = dual_lengths(exact(S), self.norm).upper
         short = size <= self.lam
-        shrunk = S * np.where(short, 1.0, self.lam / np.where(short, 1.0, size) * SHRUNK)
-        # Where norms over- or underflow.
+        # Rounding leaves flows that were shortened no longer than λ, but where norms over- or
+        # underflow.
+        shrunk = S * np.where(short, 1.0, self.lam / np.where(short, 1.0, size) * (1.0 - 2.0**-50))
         return np.where(dual_lengths(exact(shrunk), self.norm).upper <= self.lam, shrunk, 0.0)
 
     def dual_violation(self, dual: Dual) -> float:
@@ -600,23 +520,9 @@ class M3SVM(PairwiseStatement):
                 points.append({"alpha": self.scores.expand(alpha * factor), "flow": exact * factor})
         return points
 
-    def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
-        """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too
-        large for it.
-        """
+    def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
         if self.norm != 2 or self.p == 1:
             return None
-        point = newton_steps(
-            self.scores,
-            self.loss,
-            self.scores.dense_with_constant,
-            np.vstack([W, b]),
-            self._penalty,
-        )
-        return None if point is None else (point[:-1], point[-1])
-
-    def _penalty(self, point: Floats) -> PenaltyDerivatives:
-        """The terms of P without losses, as a function of (W, b) stacked; Euclidean norms, p > 1."""
         (d, c), P, p = (point.shape[0] - 1, point.shape[1]), self.P, self.p
         V = point[:-1] @ P
         size = lengths(V, self.norm)
@@ -699,13 +605,6 @@ def bound_m3svm(
     chosen = SmoothedHingeSum(delta) if kind is SmoothedHingeSum else kind()
     scores = ScoreSpace(multiclass_data(X, y, sample_weight), "penalised", rotations=norm == 2)
     return M3SVM(scores=scores, loss=chosen, lam=lam, p=p, eps=eps, norm=norm)
-
-
-# Differences up to this share above the smallest count as support of a hard-margin model.
-NEAR_MARGIN = 1e-6
-# Bounds on the rounding of div S = G that a repaired flow keeps to.
-ROUNDINGS = 8.0
-# Shares by which a point is shrunk or stretched until rounding does not matter.
 
 
 @dataclass(frozen=True, eq=False)
@@ -802,8 +701,8 @@ class HardMarginM3SVM(PairwiseStatement):
             return outside
         unbalanced = self.scores.imbalance(alpha)
         R = self.residual(self.scores.gradient(alpha), S)
-        # A flow that was corrected once more has the rounding of that as well.
-        apart = float(np.abs(R.value).max()) - ROUNDINGS * R.distance
+        # A flow that was corrected has the rounding of that as well: eight bounds of one suffice.
+        apart = float(np.abs(R.value).max()) - 8.0 * R.distance
         over = self._cost(exact(S)).upper_end - 1.0 if self._bounded else 0.0
         found = max(0.0, unbalanced, apart, over)
         return found if math.isfinite(R.distance) else math.inf
@@ -905,7 +804,7 @@ class HardMarginM3SVM(PairwiseStatement):
             b = np.mean(self._ranges(W), axis=0)
             f = self.differences(W, b)
             smallest = float(f.min())
-            support = np.asarray((f <= smallest * (1.0 + NEAR_MARGIN)).any(axis=1))
+            support = np.asarray((f <= smallest * (1.0 + ON_MARGIN)).any(axis=1))
             models.append(self.scaled_to_margin(W, b, smallest, support))
         solved = multipliers["pairs"]
         flows = [self.scores.unreduced(-np.asarray(solved))] if usable(solved) else []

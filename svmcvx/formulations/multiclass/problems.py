@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Protocol, cast
 
 import cvxpy as cp
@@ -178,20 +179,13 @@ _TEXT = r"""Build {title} as a cvxpy problem: :func:`multiclass` with ``loss="{l
     ----------
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
-    lam : float
-        Weight of the regulariser, positive; 1 by default. The cvxpy parameter ``problem.lam``.
-    intercept : "free", "none" or bool
-        Free biases (True, the default), or none (False).
-{k}
+    lam, k, intercept, sample_weight
+        As for :func:`multiclass`, without those that the signature does not have.
+
     Returns
     -------
     ClassicalProblem
         See :func:`multiclass`.
-
-    Raises
-    ------
-    DataError, BuildError
-        As :func:`multiclass`.
 
     Notes
     -----
@@ -205,45 +199,23 @@ _TEXT = r"""Build {title} as a cvxpy problem: :func:`multiclass` with ``loss="{l
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-_TEXT_OF_K = """    k : int
-        How many of the largest are averaged, 2 by default; from 1 to the number of classes.
-"""
 
 
-def _named(
-    name: str, loss: str, title: str, formula: str, remark: str, source: str, *, top: bool = False
-) -> Any:
+def _named(name: str, loss: str, title: str, formula: str, remark: str, source: str) -> Any:
     """Return :func:`multiclass` at one loss, under another name."""
     build: Callable[..., ClassicalProblem] = cast(Any, multiclass).__wrapped__
 
-    def machine(
-        X: Any, y: Any, *, lam: float = 1.0, intercept: bool | str = True, sample_weight: Any = None
-    ) -> ClassicalProblem:
-        return build(X, y, lam=lam, loss=loss, intercept=intercept, sample_weight=sample_weight)
+    def machine(X: Any, y: Any, **keywords: Any) -> ClassicalProblem:
+        return build(X, y, loss=loss, **keywords)
 
-    def machine_of_k(
-        X: Any,
-        y: Any,
-        *,
-        lam: float = 1.0,
-        k: int = DEFAULT_K,
-        intercept: bool | str = True,
-        sample_weight: Any = None,
-    ) -> ClassicalProblem:
-        return build(
-            X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
-        )
-
-    made: Any = machine_of_k if top else machine
+    fixed = {"loss"} if loss == "topk" else {"loss", "k"}
+    own = signature(build)
+    kept = [each for each in own.parameters.values() if each.name not in fixed]
+    made: Any = machine
+    made.__signature__ = own.replace(parameters=kept)
     made.__name__ = made.__qualname__ = name
     made.__doc__ = _TEXT.format(
-        title=title,
-        loss=loss,
-        formula=formula,
-        remark=remark,
-        source=source,
-        name=name,
-        k=_TEXT_OF_K if top else "",
+        title=title, loss=loss, formula=formula, remark=remark, source=source, name=name
     )
     return builder(made)
 
@@ -261,8 +233,8 @@ crammer_singer: ClassicalBuilder = _named(
     "crammer_singer",
     "the machine of [CrammerSinger]",
     r"\sum_i s_i \max_{k\ne y_i} (1 - f_{ik})_+ + \lambda\sum_k\|w_k\|^2",
-    """With ``intercept=False`` it is scikit-learn's ``LinearSVC(multi_class="crammer_singer", fit_intercept=False)`` at
-    :math:`C = 1/(2\\lambda)`.""",
+    """With ``intercept=False`` it is scikit-learn's ``LinearSVC(multi_class="crammer_singer",
+    fit_intercept=False)`` at :math:`C = 1/(2\\lambda)`.""",
     "[CrammerSinger]; [NieHaoWang], related work",
 )
 msvm: ClassicalBuilder = _named(
@@ -271,20 +243,19 @@ msvm: ClassicalBuilder = _named(
     "the M-SVM of [BredensteinerBennett]",
     r"\sum_i s_i \sum_{k\ne y_i} (1 - f_{ik})_+ + \lambda\Big(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 +"
     r" \tfrac12\sum_k\|w_k\|^2\Big)",
-    r"""Because :math:`\sum_k w_k = 0` at the optimum it is :func:`weston_watkins` with λ(c + 1)/2. At λ = 1 (the default) it is
-    the machine as published, and that of [XuLiuHuo].""",
+    r"""Because :math:`\sum_k w_k = 0` at the optimum it is :func:`weston_watkins` with
+    λ(c + 1)/2. At λ = 1 (the default) it is the machine as published, and that of [XuLiuHuo].""",
     "[BredensteinerBennett]; [NieHaoWang], related work",
 )
 topk_svm: TopBuilder = _named(
     "topk_svm",
     "topk",
     "the top-k SVM",
-    r"""\sum_i s_i \max\Big(0, \tfrac1k\sum_{j=1}^k \gamma_{i[j]}\Big) + \lambda\sum_k\|w_k\|^2, \qquad
-        \gamma_{ij} = 1[j \ne y_i] + S_{ij} - S_{iy_i},""",
-    r"""where :math:`\gamma_{i[1]} \ge \gamma_{i[2]} \ge \dots` are sorted, the zero of the own class among them. k = 1 is
-    :func:`crammer_singer`.""",
+    r"""\sum_i s_i \max\Big(0, \tfrac1k\sum_{j=1}^k \gamma_{i[j]}\Big) + \lambda\sum_k\|w_k\|^2,
+        \qquad \gamma_{ij} = 1[j \ne y_i] + S_{ij} - S_{iy_i},""",
+    r"""where :math:`\gamma_{i[1]} \ge \gamma_{i[2]} \ge \dots` are sorted, the zero of the own
+    class among them. k = 1 is :func:`crammer_singer`.""",
     "[LapinHeinSchiele]; [NieHaoWang], related work",
-    top=True,
 )
 multinomial_lr: ClassicalBuilder = _named(
     "multinomial_lr",
@@ -400,7 +371,9 @@ def m3svm(
 ) -> M3SVMProblem:
     r"""Build M3SVM as a cvxpy problem.
 
-    .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)
+    .. math::
+        \min\; \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p
+        + \varepsilon(\|W\|_F^2 + \|b\|^2)
 
     Parameters
     ----------
@@ -487,8 +460,8 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     r"""Build the hard-margin M3SVM as a cvxpy problem.
 
     .. math::
-        \min\; \sum_{k<l}\|w_k - w_l\|^p \quad\text{or, for } p = \infty, \quad \min\; \max_{k<l}\|w_k - w_l\|,
-        \qquad\text{s.t.}\quad f_{ik} \ge 1.
+        \min\; \sum_{k<l}\|w_k - w_l\|^p \quad\text{or, for } p = \infty, \quad
+        \min\; \max_{k<l}\|w_k - w_l\|, \qquad\text{s.t.}\quad f_{ik} \ge 1.
 
     The biases are free. For p = ∞ the smallest margin between two classes, 2 over the objective, is
     maximised.

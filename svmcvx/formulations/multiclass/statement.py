@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import scipy.linalg as sl
@@ -23,6 +23,7 @@ from svmcvx.certificate.bounded import (
     by_rows,
     correctly_rounded,
     exact,
+    quietly,
     row_maxima,
     row_sums,
     sqrt,
@@ -43,7 +44,7 @@ from svmcvx.formulations.multiclass.losses import (
     is_balanced,
 )
 from svmcvx.model import MulticlassModel
-from svmcvx.numerical import NewtonStep, newton
+from svmcvx.numerical import line_search
 from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
@@ -54,12 +55,6 @@ Floats: TypeAlias = NDArray[np.float64]
 R = TypeVar("R", Floats, Bounded)
 Result = TypeVar("Result")
 
-# Moves of the multipliers, at most, that restore the balance of the intercepts.
-BALANCING_PASSES = 30
-# Imbalance of the multipliers, relative to their sum, at which these moves end.
-BALANCED = 1e-15
-# The data are shifted before they are multiplied if that makes them smaller by this factor.
-OFFSET = 0.25
 # Shares of multipliers with room on all sides that are mixed in until the multipliers can be
 # balanced in whole units.
 MIXED = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
@@ -146,23 +141,16 @@ class ScoreSpace:
         mean = np.asarray(self.X.mean(axis=0))
         if not (np.isfinite(mean).all() and float(rows.norms.sum()) < math.inf):
             return rows, self.centre
-        # Squares of the distances from the mean are those from the origin less that of the mean.
-        if (
-            float(np.linalg.norm(mean)) ** 2
-            < (1.0 - OFFSET**2) * float(rows.norms @ rows.norms) / rows.norms.size
-        ):
+        # Squares of the distances from the mean are those from the origin less that of the mean:
+        # a shift that leaves less than a quarter of the root mean square is worth its cost.
+        squares = float(rows.norms @ rows.norms) / rows.norms.size
+        if float(np.linalg.norm(mean)) ** 2 < (1.0 - 1.0 / 16.0) * squares:
             return rows, self.centre
         return Rows(self.X - mean, shifted=True), mean
 
     @cached_property
     def _latest(self) -> dict[str, Any]:
         return {}
-
-    @property
-    def dense_with_constant(self) -> Floats:
-        """:attr:`X` as a dense array, with a column of ones for the biases unless there are none."""
-        X = self.X.toarray() if sp.issparse(self.X) else self.X
-        return X if self.intercept == "none" else np.hstack([X, np.ones((X.shape[0], 1))])
 
     def differences(self, S: R) -> R:
         """Return the differences f of scores of shape (n, c)."""
@@ -292,9 +280,10 @@ class ScoreSpace:
         c = self.data.c
         a = alpha / s
         potentials = np.eye(c)
-        for _ in range(BALANCING_PASSES):
+        for _ in range(30):
             missing = target - self.balance(s * a)
-            if np.abs(missing).max() <= BALANCED * float(np.abs(s * a).sum()):
+            # The rest is rounding.
+            if np.abs(missing).max() <= 1e-15 * float(np.abs(s * a).sum()):
                 break
             responses = [
                 self.balance(s * loss.feasible_move(a, self._potential_differences(potentials[k])))
@@ -389,10 +378,6 @@ class ScoreSpace:
         )
 
 
-# Bytes that compiling and solving need for each non-zero of the differences as functions of (W, b).
-CONIC_BYTES = 140.0
-
-
 @dataclass(frozen=True, eq=False)
 class MulticlassStatement(Formulation):
     """What the statements of all multi-class formulations share: one linear score a class, a loss
@@ -441,6 +426,27 @@ class MulticlassStatement(Formulation):
         """Return the dual point of zeros."""
         return {"alpha": np.zeros((self.scores.data.n, self.scores.data.c))}
 
+    def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
+        """Return the terms of P without losses as a function of W and b, if there is one, stacked;
+        None where they have no second derivatives.
+        """
+        return None
+
+    def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
+        """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too
+        large for it.
+        """
+        biased = self.scores.intercept != "none"
+        start = np.vstack([W, b]) if biased else W
+        # More unknowns take more than a second.
+        if start.size > 600 or not self.loss.smooth or self.smooth_penalty(start) is None:
+            return None
+        X = self.scores.X.toarray() if sp.issparse(self.scores.X) else self.scores.X
+        X = np.hstack([X, np.ones((X.shape[0], 1))]) if biased else X
+        penalty = cast(Callable[[Floats], PenaltyDerivatives], self.smooth_penalty)
+        point = newton_steps(self.scores, self.loss, X, start, penalty)
+        return (point[:-1], point[-1]) if biased else (point, b)
+
     def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
         """Return models of weights and biases, those preferred first."""
         return [self.model(W, b)]
@@ -486,24 +492,17 @@ class MulticlassStatement(Formulation):
         logarithms of the weights of the classes, and biases that prefer the heaviest class or
         follow the order of the weights.
         """
-        data, sums = self.scores.data, self.class_weights
-        choices = [np.zeros(data.c)]
+        c, sums = self.scores.data.c, self.class_weights
+        choices = [np.zeros(c)]
         if self.scores.intercept != "none":
-            order = np.empty(data.c)
-            order[np.argsort(sums, kind="stable")] = np.arange(data.c)
-            logarithms = np.log(sums / sums.max())
-            choices += [
-                logarithms - logarithms.mean(),
-                np.eye(data.c)[sums.argmax()] - 1.0 / data.c,
-            ]
-            choices.append(order - order.mean())
-        representatives = np.arange(data.c)
-        others = representatives[:-1] + (representatives[:-1] >= representatives[:, None])
-
-        def value(b: Floats) -> float:
-            return float(sums @ self.loss.value(b[:, None] - b[others])) + self.bias_penalty(b)
-
-        values = [value(b) for b in choices]
+            ranks = np.argsort(np.argsort(sums, kind="stable")).astype(np.float64)
+            choices += [np.log(sums / sums.max()), np.eye(c)[sums.argmax()], ranks]
+        choices = [b - b.mean() for b in choices]
+        others = np.arange(c - 1) + (np.arange(c - 1) >= np.arange(c)[:, None])
+        values = [
+            float(sums @ self.loss.value(b[:, None] - b[others])) + self.bias_penalty(b)
+            for b in choices
+        ]
         least = int(np.argmin(values))
         return values[least], choices[least]
 
@@ -518,7 +517,7 @@ class MulticlassStatement(Formulation):
         )
 
     def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
-        """Whether :meth:`constant_model` and multipliers of zero, whose bound is 0, are no better."""
+        """Whether :meth:`constant_model` and zero multipliers, whose bound is 0, are no better."""
         return lower >= 0.0 and upper < self._constant[0] * (1.0 - 1e-9)
 
     def bias_penalty(self, b: Floats) -> float:
@@ -568,8 +567,9 @@ def require_problem_memory(scores: ScoreSpace, what: str) -> None:
     """
     n, d = scores.factor.shape
     entries = 2.0 * n * (scores.data.c - 1) * d
+    # Bytes that compiling and solving need for each entry.
     memory.require(
-        CONIC_BYTES * entries,
+        140.0 * entries,
         f"the {what} with {n} × {d} data and {scores.data.c} classes",
         "use fewer observations or features, or a specialised solver of svmcvx.fast",
     )
@@ -668,11 +668,6 @@ class PairwiseStatement(MulticlassStatement):
             return np.where(size > 0, lam * p * size ** (p - 1.0) * (V / size), 0.0)
 
 
-# Unknowns up to which the method is tried.
-LARGEST_SYSTEM = 600
-STEPS = 30
-
-
 class PenaltyDerivatives(NamedTuple):
     """A penalty at a point of shape (r, c): value, gradient, and second derivatives of shape (r, c,
     r, c).
@@ -683,86 +678,45 @@ class PenaltyDerivatives(NamedTuple):
     hessian: Floats
 
 
+@quietly
 def newton_steps(
     scores: ScoreSpace,
     loss: ScoreLoss,
     X: Floats,
-    start: Floats,
+    point: Floats,
     penalty: Callable[[Floats], PenaltyDerivatives],
-    free: NDArray[np.bool_] | None = None,
-) -> Floats | None:
-    """Return the point of shape (r, c) near `start` that minimises the loss of the scores ``X @
-    point`` plus a penalty.
-
-    Only the entries that are `free` change, all by default. None for a loss that is not smooth, and
-    for a problem too large.
+) -> Floats:
+    """Return the minimum near a point of shape (r, c) of the loss of the scores ``X @ point`` plus
+    a penalty.
     """
-    if not loss.smooth or start.size > LARGEST_SYSTEM:
-        return None
-    unknowns = np.arange(start.size) if free is None else np.flatnonzero(free)
-    problem = _Smooth(scores, loss, X, start, penalty, unknowns)
-    newton(problem)
-    return problem.point
-
-
-class _Smooth:
-    """The problem of :func:`minimise` at a point."""
-
-    def __init__(
-        self,
-        scores: ScoreSpace,
-        loss: ScoreLoss,
-        X: Floats,
-        point: Floats,
-        penalty: Callable[[Floats], PenaltyDerivatives],
-        unknowns: NDArray[np.intp],
-    ) -> None:
-        self.scores, self.loss, self.X, self.point, self.penalty = scores, loss, X, point, penalty
-        self.unknowns, self.weight = unknowns, scores.data.weight[:, None]
-        # Whether the last step promised no more than rounding.
-        self.solved = False
-
-    def examine(self, steps: int) -> bool | None:
-        """Whether the minimum was reached, or steps enough were taken."""
-        return True if self.solved or steps >= STEPS else None
-
-    def direction(self) -> NewtonStep | None:
-        """Return Newton's step; None where the system is singular or the function does not fall."""
-        scores, loss, point = self.scores, self.loss, self.point
-        f, terms = scores.differences(self.X @ point), self.penalty(point)
-        gradient = terms.gradient - self.X.T @ scores.coefficients(
-            self.weight * loss.multipliers(f)
-        )
-        hessian = (terms.hessian + _loss_hessian(scores, loss, self.X, f)).reshape(
-            point.size, point.size
-        )
-        system, right = (
-            hessian[np.ix_(self.unknowns, self.unknowns)],
-            gradient.ravel()[self.unknowns],
-        )
+    s = scores.data.weight[:, None]
+    for _ in range(30):
+        f, terms = scores.differences(X @ point), penalty(point)
+        gradient = terms.gradient - X.T @ scores.coefficients(s * loss.multipliers(f))
+        hessian = (terms.hessian + _loss_hessian(scores, loss, X, f)).reshape(point.size, -1)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", sl.LinAlgWarning)
-                part = sl.solve(system, right, assume_a="sym")
+                step = -sl.solve(hessian, gradient.ravel(), assume_a="sym").reshape(point.shape)
         except (sl.LinAlgError, sl.LinAlgWarning, ValueError):
-            return None
-        step = np.zeros(point.shape)
-        step.flat[self.unknowns] = -part
+            break
         promised = -float((gradient * step).sum())
         if not promised > 0:
-            return None
-        df = scores.differences(self.X @ step)
+            break
+        df = scores.differences(X @ step)
 
-        def derivative(t: float) -> float:
-            lost = float((self.weight * loss.multipliers(f + t * df) * df).sum())
-            return float((self.penalty(point + t * step).gradient * step).sum()) - lost
+        def derivative(
+            t: float, f: Floats = f, df: Floats = df, step: Floats = step, at: Floats = point
+        ) -> float:
+            lost = float((s * loss.multipliers(f + t * df) * df).sum())
+            return float((penalty(at + t * step).gradient * step).sum()) - lost
 
-        def take(t: float) -> None:
-            self.point = point + step * t
-            rounding = 2.0 * math.ulp(float(self.weight[:, 0] @ loss.value(f)) + terms.value)
-            self.solved = t == 0.0 or promised <= rounding
-
-        return NewtonStep(promised, derivative, take)
+        length = line_search(derivative, -promised)
+        point = point + length * step
+        rounding = 2.0 * math.ulp(float(s[:, 0] @ loss.value(f)) + terms.value)
+        if length == 0.0 or promised <= rounding:
+            break
+    return point
 
 
 def _loss_hessian(scores: ScoreSpace, loss: ScoreLoss, X: Floats, f: Floats) -> Floats:
