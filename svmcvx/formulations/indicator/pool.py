@@ -140,12 +140,7 @@ def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -
 
 
 def counting_pool(
-    statement: CountingStatement,
-    earlier: Floats | None,
-    *,
-    lam: float | None,
-    k: float | None,
-    stop: Callable[[], bool] | None = None,
+    statement: CountingStatement, earlier: Floats | None, *, lam: float | None, k: float | None
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return feasible points from all heuristics, and the point of the conic relaxation if it was
     minimised.
@@ -157,7 +152,7 @@ def counting_pool(
     geometry = statement.geometry
     # Writing the program takes about as long as the factor.
     deadline = deadline.earlier(deadline.seconds - began)
-    stop = deadline.passed if stop is None else stop
+    stop = deadline.passed
     relaxed = geometry
     if geometry.free:
         # For a score only: the free bias as the coefficient of a large constant feature.

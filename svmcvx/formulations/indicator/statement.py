@@ -501,21 +501,19 @@ class CountingStatement(IndicatorStatement):
         # Short of 1 by rounding: each such lower end is a number that the model may be divided by.
         near = (low < 1.0) & (low > 1.0 - LARGEST_SHORTFALL)
         near &= u.upper >= (1.0 - tie) * (1.0 - roundings(4))
-        kept = low >= 1.0
-        best, chosen = self._above(norm, ~kept), kept
-        if near.any():
-            divisors = np.unique(low[near])
-            # A smaller divisor keeps more observations at a larger norm: the smallest and the best
-            # one in plain numbers are evaluated exactly.
-            weights = np.bincount(np.searchsorted(divisors, low[near]), weights=self.weight[near])
-            left = float(self.weight[~kept].sum()) - np.cumsum(weights[::-1])[::-1]
-            values = self.objective_value(float(norm.value) / divisors**2, left)
-            for divisor in divisors[[0, int(np.argmin(values))]].tolist():
-                within = low >= divisor
-                value = self._above(norm / square(exact(divisor)), ~within)
-                if value < best:
-                    best, chosen = value, within
-        return best, math.fsum(self.weight[~chosen].tolist())
+        divisors = np.append(np.unique(low[near]), 1.0)
+        # A smaller divisor keeps more observations at a larger norm; in plain numbers:
+        weights = np.bincount(np.searchsorted(divisors, low[near]), weights=self.weight[near])
+        left = float(self.weight[(low < 1.0) & ~near].sum()) + np.append(0.0, np.cumsum(weights))
+        values = self.objective_value(float(norm.value) / divisors**2, left)
+        high, dropped = math.inf, low < 1.0
+        for divisor in (float(divisors[int(np.argmin(values))]), float(divisors[0])):
+            dropped = low < divisor
+            scaled = norm if divisor == 1.0 else norm / square(exact(divisor))
+            high = self._above(scaled, dropped)
+            if high < math.inf:
+                break
+        return high, math.fsum(self.weight[dropped].tolist())
 
 
 @dataclass(frozen=True, eq=False)
