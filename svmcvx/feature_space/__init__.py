@@ -7,7 +7,7 @@ builders a factor `L` with :math:`K = LL'`. Linear spaces never form `K`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,14 @@ from svmcvx.arguments import intercept_kind
 from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
-from svmcvx.feature_space.linear import FeatureSpace, LinearSpace, Point, RowBlock, with_constant
+from svmcvx.feature_space.linear import (
+    LARGEST_SQUARE,
+    FeatureSpace,
+    LinearSpace,
+    Point,
+    RowBlock,
+    with_constant,
+)
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
 from svmcvx.kernels.gram_cache import CachedKernel
 
@@ -30,10 +37,6 @@ __all__ = [
     "penalised_or_none",
     "with_constant",
 ]
-
-# Largest squared length of an observation in feature space, so that its product with a weight does
-# not overflow.
-LARGEST_SQUARE: Final = 1e250
 
 
 def penalised_or_none(intercept: Any) -> str:
@@ -85,15 +88,11 @@ def feature_space(
     return space if isinstance(chosen, (CallableKernel, Precomputed)) else _in_range(space)
 
 
-def _squares(space: FeatureSpace) -> Any:
-    """Squared lengths of the data as they were passed."""
-    return row_norms(space.data.X) ** 2 if space.is_linear else space.kernel.diagonal(space.data.X)  # type: ignore[union-attr]
-
-
 def _in_range(space: FeatureSpace) -> FeatureSpace:
     """Raise an error for observations whose squared lengths would overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
-        largest = float(np.max(_squares(space)))
+        X, kernel = space.data.X, space.kernel
+        largest = float(np.max(row_norms(X) ** 2 if kernel is None else kernel.diagonal(X)))
     if not largest <= LARGEST_SQUARE:
         what = "rows of X" if space.is_linear else f"k(x, x) of the kernel {space.kernel}"
         raise DataError(

@@ -20,7 +20,7 @@ from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.certificate.rows import Ball, row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError, SvmcvxError
-from svmcvx.feature_space.linear import DENSE, LinearSpace
+from svmcvx.feature_space.linear import DENSE, LARGEST_SQUARE, LinearSpace
 from svmcvx.kernels.functions import dense as dense_rows
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.row_blocks.shards import ClassPartition, ShardBlocks, Shards, ShardState, reads_rows
@@ -338,8 +338,6 @@ def _visit(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> N
         pass
 
 
-# Largest squared length of a row, as for data in memory.
-LARGEST_SQUARE = 1e250
 # Least number of rows of the sample that is solved first; rows for each unknown; largest number of
 # entries.
 SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23

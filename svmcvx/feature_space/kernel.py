@@ -38,9 +38,6 @@ Floats: TypeAlias = NDArray[np.float64]
 GRAM_BYTES = 8 * 4
 # Observations up to which a stored kernel matrix costs less time than a second evaluation.
 FEW = 1000
-# Error of scores of a multiple of a known point that its roundings may cause, in units of what it
-# is otherwise.
-NEARLY = 1.0
 # Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
 BLOCK_ENTRIES = TILE_ENTRIES
 
@@ -340,7 +337,7 @@ class KernelSpace(FeatureSpace):
                 scaled = known.scores * t
                 rest = abs(exact(v) - exact(known.v) * t)
                 off = (self.lengths * total(rest * self.lengths).upper).upper
-            if float(off.max()) <= NEARLY * float(np.max(scaled.error)):
+            if float(off.max()) <= float(np.max(scaled.error)):
                 return self._bounded_point(v, scaled.widened(off))
         return None
 

@@ -26,6 +26,9 @@ from svmcvx.system.deadline import run_with_deadline
 Floats: TypeAlias = NDArray[np.float64]
 
 
+# Largest squared length of an observation in feature space, so that its product with a weight does
+# not overflow.
+LARGEST_SQUARE = 1e250
 # Points whose scores are kept: the candidates of one answer.
 KEPT_POINTS = 2
 
