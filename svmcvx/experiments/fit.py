@@ -132,7 +132,7 @@ class Observations:
         return self.table_digest if prepares_itself(model) else self.digest
 
     def seen_by(self, prepared: Features | DataError, *, table: bool, pairwise: bool) -> Any:
-        """Return the table for pipelines, and else the prepared numbers; a kernel matrix as it is."""
+        """Return the table for pipelines, else the prepared numbers; a kernel matrix as it is."""
         return self.table if table else self.numbers if pairwise else prepared
 
     def prepared(

@@ -7,8 +7,8 @@ and of both dual points is tried first: it costs no solve, and the checker makes
 any other point. Only where that is too wide the problem is solved. Pieces are split until the gap
 is nowhere above the one that is asked for.
 
-**Source.** [GiesenJaggiLaue] for paths in C by single solutions. Two solutions instead of one leave :math:`O(1/\sqrt\varepsilon)` pieces instead of
-:math:`O(1/\varepsilon)`.
+**Source.** [GiesenJaggiLaue] for paths in C by single solutions. Two solutions instead of one leave
+:math:`O(1/\sqrt\varepsilon)` pieces instead of :math:`O(1/\varepsilon)`.
 """
 
 from __future__ import annotations

@@ -58,15 +58,14 @@ class Study:
     ----------
     frame : DataFrame
         A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where
-        it failed), ``n_train``, ``n_test``, a column a metric, ``accuracy_lower`` and
-        ``accuracy_upper`` (interval of every optimal machine; so for each metric of which there are
-        intervals), ``accuracy_tied_lower`` and ``accuracy_tied_upper`` (with any of the settings
-        that may be the best), ``undecided`` (share of the test rows whose label is not proved),
-        ``params`` (chosen), ``tied`` (the settings that may be the best by cross-validation of
-        optimal machines), ``lower`` and ``upper`` (checked interval around the optimum of the final
-        fit), ``gap``, ``certified``, ``tuning_fits``, how many of them are certified
-        (``tuning_certified``), ``n_support``, ``solver``, ``tuning_seconds``, ``seconds`` (all),
-        ``proof`` (folder) and ``note``.
+        it failed), ``n_train``, ``n_test``, a column a metric; with `guarantee`
+        ``accuracy_lower``, ``accuracy_upper`` (interval of every optimal machine; so for each
+        metric of which there are intervals), ``undecided``, for the tuning also ``tied`` (the
+        settings that may be the best) and ``accuracy_tied_lower``, ``accuracy_tied_upper`` (with
+        any of these); ``params`` (chosen), ``lower`` and ``upper`` (checked interval around the
+        optimum of the final fit), ``gap``, ``certified``, ``tuning_fits``, ``tuning_certified``,
+        ``n_support``, ``solver``, ``tuning_seconds``, ``seconds`` (all), ``proof`` (folder),
+        ``note``.
     models : tuple of str
     datasets : DataFrame
         Size, split and content digest of each data set.

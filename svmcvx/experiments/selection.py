@@ -589,7 +589,9 @@ def _table(
     # A model whose problem is not known has nothing to be certified.
     finished = known["status"].notna().to_numpy().reshape(-1, folds).all(axis=1)
     foreign = finished & known["certified"].isna().to_numpy().reshape(-1, folds).all(axis=1)
-    columns["certified"] = np.where(foreign, None, worst <= tol).tolist()
+    columns["certified"] = [
+        None if no else bool(gap <= tol) for no, gap in zip(foreign, worst, strict=True)
+    ]
     columns["n_support"] = [np.mean(group) if group else math.nan for group in groups("n_support")]
     columns |= {name: words(name, ", ") for name in ("solver", "status")}
     columns["warm_starts"] = [sum(group) for group in groups("warm_start_used")]

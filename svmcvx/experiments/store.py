@@ -428,7 +428,7 @@ def _rows(
 def _listed(
     kind: str, task: Any, keys: Sequence[str], file: Path | None, data: tuple[Any, ...]
 ) -> list[tuple[str, Row]]:
-    """Return the rows of a task in another process, which writes each of them to the file at once."""
+    """Return the rows of a task in another process, which writes each to the file at once."""
     rows = []
     for key, row in _rows(task, keys, file, data):
         if file is not None and not row.get("_unfinished"):

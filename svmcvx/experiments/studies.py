@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from svmcvx.data import Features, check_number, check_time_limit, check_whole
 from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean
-from svmcvx.experiments.comparison import Models, named_models
+from svmcvx.experiments.comparison import Models, Protocol, Rows, Task, named_models
 from svmcvx.experiments.fit import (
     Observations,
     check_metrics,
@@ -43,7 +43,6 @@ from svmcvx.experiments.store import (
     progress_bar,
     warn_incomplete,
 )
-from svmcvx.experiments.tasks import Protocol, Rows, Task
 from svmcvx.system.deadline import time_limited
 
 # The protocol

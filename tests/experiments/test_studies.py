@@ -390,7 +390,9 @@ def test_a_store_spares_what_is_finished(tmp_path, study, monkeypatch):
     found = sx.study(MODELS, SETS, repeats=3, **keywords)
     assert len(Store(file)) == 27
     same(found, study)
-    monkeypatch.setattr("svmcvx.experiments.tasks.select", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(
+        "svmcvx.experiments.comparison.select", lambda *_: pytest.fail("computed again")
+    )
     # Under other names it is the same work.
     renamed = sx.study(
         {"a": MODELS["hinge"], "b": MODELS["squared"]}, {"x": SETS["two"]}, repeats=3, **keywords

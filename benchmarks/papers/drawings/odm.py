@@ -10,8 +10,8 @@ from sklearn.base import clone
 from benchmarks.papers.odm import READINGS, SOURCES, SPLIT, available_sets, models
 from benchmarks.papers.result import Reproduction
 from svmcvx.datasets import Dataset, load
+from svmcvx.experiments.comparison import Protocol
 from svmcvx.experiments.studies import piped
-from svmcvx.experiments.tasks import Protocol
 from svmcvx.plot import margin_distribution
 from svmcvx.plot.style import drawing_panels
 
