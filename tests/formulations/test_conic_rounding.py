@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.certificate import check
 from svmcvx.errors import DataError
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.formulations.conic_loss.models import moment_of, worst_indicator
@@ -161,15 +160,6 @@ def test_the_worst_indicator_is_not_below_the_exact_one(pairs, exponent):
         # Of a margin near 1 the shortfall is known to a rounding of 1.
         near = 1e-12 + 2.0**-50 / max(abs(1.0 - margin), 2.0**-50)
         assert float(exact) == pytest.approx(z, rel=near, abs=1e-12)
-
-
-def test_w_zero_bounds_whatever_the_solver_did():
-    rng = np.random.default_rng(2)
-    X, y = rng.standard_normal((20, 2)) * 1e12, np.tile([1, -1], 10)
-    statement = sx.conic_sdp(X, y, lam=1.0).formulation
-    bad = statement.model(np.ones(3) * 1e3, np.ones((3, 1)))
-    certificate = check(statement, [bad], [{"gamma": np.full(20, np.nan)}]).certificate
-    assert 0 <= certificate.lower <= certificate.upper <= 11 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("lam", [1e8, 1e10])

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from campaigns.extreme_numbers import check
+from campaigns.extreme import check
 from tests.conftest import make_data
 
 X, Y = make_data(seed=0, n=12, d=2)
 
 
-@pytest.mark.parametrize("seed", [*range(30), 36, 52, 152])
+@pytest.mark.parametrize("seed", range(30))
 def test_extreme_numbers_end_in_an_interval_or_an_error_of_the_package(seed):
     call, end, _, why = check(seed)
-    assert end != "FALSE", (call, why)
+    assert end not in ("FALSE", "MISS"), (call, why)
 
 
 @pytest.mark.parametrize("build", [sx.odm_primal, sx.odml_dual, sx.fast.odm, sx.fast.odml])

@@ -180,16 +180,6 @@ def test_all_routes_return_the_same_middle(kind, seed):
         ), name
 
 
-@pytest.mark.parametrize("weight", [1.0, 1 / 3, 1 / 100])
-def test_units_of_the_weights_do_not_change_predictions_with_a_kernel(weight):
-    X, y = IRIS[0][:100], IRIS[1][:100]
-    whole = sx.fast.psvm(X, y, C=1e-4, kernel="rbf")
-    found = sx.fast.psvm(X, y, C=1e-4 / weight, sample_weight=np.full(100, weight), kernel="rbf")
-    assert found.model.intercept == pytest.approx(whole.model.intercept, abs=1e-9)
-    assert np.array_equal(found.model.predict(X), whole.model.predict(X))
-    assert (whole.model.predict(X) == y).mean() == 1.0
-
-
 def test_data_far_from_the_origin_have_the_same_interval():
     _, X, y = gaussians(0, True)
     near, far = (sx.fast.psvm(X + shift, y, C=1e-4) for shift in (0.0, 2.0**20))
@@ -197,20 +187,6 @@ def test_data_far_from_the_origin_have_the_same_interval():
     for name in ("lower", "upper"):
         expected = getattr(near.optimal_intercepts, name) - move
         assert getattr(far.optimal_intercepts, name) == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_separated_hinge_without_losses_is_in_the_middle_too():
-    # A large C with a long tolerance: any b between the classes.
-    assert hinge_intercepts(
-        np.array([-5.0, -3.0, 3.0, 7.0]), np.array([-1.0, -1, 1, 1]), np.ones(4)
-    ) == (-2.0, 2.0)
-
-
-def test_a_smooth_loss_in_blocks_has_one_intercept():
-    _, X, y = gaussians(1, True)
-    rows = in_blocks(X, y, np.ones(y.size), np.arange(y.size))
-    smooth = sx.fast.psvm(rows, rows.y, C=1.0, p=2.0)
-    assert smooth.optimal_intercepts == (smooth.model.intercept,) * 2
 
 
 # Several classes
@@ -365,66 +341,6 @@ def test_intercepts_that_multipliers_call_unique_are_so_in_the_linear_program(lo
     assert called[0] == (tol == 1e-9)
     # The interval of the largest hinge is short here too.
     assert called[-1] == (loss == "crammer_singer" and tol == 1e-9)
-
-
-@pytest.mark.parametrize("loss", ["weston_watkins", "msvm", "crammer_singer", "topk"])
-@pytest.mark.parametrize("lam", [1e3, 1e5])
-def test_neither_unit_nor_order_nor_solver_changes_the_answer(loss, lam):
-    X, y = IRIS
-    order = np.random.default_rng(0).permutation(y.size)
-    whole = sx.fast.multiclass(X, y, loss=loss, lam=lam, tol=1e-9)
-    units = [
-        sx.fast.multiclass(
-            X, y, loss=loss, lam=lam * unit, sample_weight=np.full(y.size, unit), tol=1e-9
-        )
-        for unit in (1 / 3, 1 / 150)
-    ]
-    others = [*units, sx.fast.multiclass(X[order], y[order], loss=loss, lam=lam, tol=1e-9)]
-    if lam == 1e3:
-        others.append(sx.solve(sx.multiclass(X, y, loss=loss, lam=lam)))
-    lower, upper = whole.optimal_intercepts
-    assert whole.model.intercept == pytest.approx((lower + upper) / 2, abs=1e-12)
-    if loss != "crammer_singer":
-        assert (upper - lower > 0.1).all()
-    for other in others:
-        assert other.model.intercept == pytest.approx(whole.model.intercept, abs=2e-3)
-        assert np.array_equal(other.model.predict(X), whole.model.predict(X))
-
-
-def test_a_sparse_softmax_does_not_depend_on_the_order_of_the_rows():
-    X, y = IRIS
-    order = np.random.default_rng(0).permutation(y.size)
-    for lam in (1e3, 100.0, 10.0):
-        first = sx.fast.multiclass(X, y, loss="sparse_softmax", lam=lam)
-        second = sx.fast.multiclass(X[order], y[order], loss="sparse_softmax", lam=lam)
-        built = sx.solve(sx.sparse_multinomial_lr(X, y, lam=lam))
-        for other in (second, built):
-            assert np.array_equal(first.model.coef == 0, other.model.coef == 0)
-            assert np.array_equal(first.model.predict(X), other.model.predict(X))
-        assert first.certificate.is_certified(1e-6)
-    # Two classes without weights have the same score everywhere.
-    tied = sx.fast.multiclass(X, y, loss="sparse_softmax", lam=100.0)
-    assert tied.model.intercept[1] == tied.model.intercept[2]
-    weighted = sx.fast.multiclass(
-        X, y, loss="sparse_softmax", lam=100.0, sample_weight=np.where(y == 2, 1.5, 1.0)
-    )
-    assert (
-        np.ptp(weighted.model.coef[:, 1:]) > 0
-        or weighted.model.intercept[2] > weighted.model.intercept[1]
-    )
-
-
-def test_weights_that_overflow_leave_the_intercept_of_the_solver():
-    gamma = np.array([[np.inf], [0.0]])
-    found = intercept_ranges(
-        gamma,
-        np.array([0, 1]),
-        np.array([[1], [0]]),
-        np.ones(2),
-        HingeSum().linear_pieces,
-        np.zeros(2),
-    )
-    assert found is None
 
 
 # What other formulations say

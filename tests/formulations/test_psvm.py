@@ -1,7 +1,6 @@
-"""."""
+"""The pSVM and the hard margin: the statement against other writings, the bias, multipliers."""
 
 import math
-import warnings
 from fractions import Fraction
 
 import cvxpy as cp
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 from sklearn.svm import SVC
 
 import svmcvx as sx
@@ -23,7 +21,6 @@ from svmcvx.formulations.margin import (
     dual_objective,
     objective,
 )
-from svmcvx.losses import hinge_power, hinge_power_conjugate
 from tests.balls import ball, exact_point, power, precision, total
 from tests.conftest import make_data
 from tests.intervals import overlap
@@ -94,28 +91,6 @@ def test_builders_state_the_numpy_dual(p, kernel):
     ) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
-def test_the_conjugate_is_the_supremum(p):
-    for alpha in (0.0, 0.2, 0.9):
-        found = minimize_scalar(
-            lambda xi, a=alpha: 0.7 * xi**p - a * xi,
-            bounds=(0, 50),
-            method="bounded",
-            options={"xatol": 1e-10},
-        )
-        expected = -found.fun if p > 1 or alpha <= 0.7 else math.inf
-        assert float(hinge_power_conjugate(np.array(alpha), 0.7, p)) == pytest.approx(
-            expected, abs=1e-7
-        )
-
-
-def test_the_conjugate_survives_the_limit_of_p_to_one():
-    values = hinge_power_conjugate(np.array([0.0, 0.5, 0.999, 1.0]), 1.0, 1 + 1e-9)
-    assert np.isfinite(values).all()
-    assert values[2] < 1e-8
-    assert hinge_power(np.array([2.0, 0.0, -1.0]), 3.0).tolist() == [0.0, 1.0, 8.0]
-
-
 # Solved, against independent statements
 
 
@@ -156,31 +131,6 @@ def test_p_one_is_the_svc_of_scikit_learn(kernel, C):
     assert ours.certify(solution.model, {"alpha": np.abs(dual)}).is_certified(1e-4)
 
 
-def test_p_two_is_a_ridge_on_the_gram_matrix():
-    # The squared hinge: its dual is a quadratic program with K + I/(2C) and no upper bound on α.
-    C, kernel = 2.0, sx.RBF(0.5)
-    alpha = cp.Variable(Y.size)
-    L = np.linalg.cholesky(kernel(X) + np.eye(Y.size) / (2 * C))
-    reference = cp.Problem(
-        cp.Maximize(cp.sum(alpha) - cp.sum_squares(L.T @ cp.multiply(Y, alpha)) / 2),
-        [alpha >= 0, Y @ alpha == 0],
-    ).solve(solver=cp.CLARABEL)
-    certificate = certified(X, Y, C, 2.0, kernel=kernel)
-    assert reference == pytest.approx(certificate.upper, rel=1e-7)
-
-
-# Certificates
-
-
-def test_the_interval_is_that_of_the_model_returned(cancer):
-    data, labels = cancer
-    solution = sx.solve(sx.psvm_dual(data, labels, C=1.0, p=1.5))
-    u = np.where(labels == 1, 1, -1) * solution.model.decision_function(data)
-    value = 0.5 * np.sum(solution.model.coef**2) + np.sum(np.maximum(1 - u, 0) ** 1.5)
-    assert solution.certificate.upper == pytest.approx(value, rel=1e-12)
-    assert solution.certificate.upper >= value
-
-
 # Bias
 
 
@@ -203,22 +153,7 @@ def test_the_best_bias_is_a_minimiser(points, p, weighted):
     assert loss(b) <= min(loss(at) for at in trial) * (1 + 1e-9) + 1e-12
 
 
-def test_the_best_bias_of_separated_scores_is_in_the_middle():
-    f, y = np.array([-5.0, -3.0, 3.0, 7.0]), np.array([-1.0, -1.0, 1.0, 1.0])
-    for p in (1.0, 1.5, 2.0):
-        assert best_bias(f, y, p=p) == pytest.approx(0.0)
-
-
 # The problems themselves
-
-
-def test_multipliers_by_label_are_the_dual_point():
-    problem = sx.psvm_primal(X, Y, C=1.0, p=1.5)
-    problem.solve(solver=cp.CLARABEL)
-    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5))
-    assert np.allclose(
-        problem.constraint_dict["margin"].dual_value, solution.dual["alpha"], atol=1e-4
-    )
 
 
 def test_a_rational_exponent_is_another_problem():
@@ -231,35 +166,6 @@ def test_a_rational_exponent_is_another_problem():
         approximate = sx.solve(problem).certificate
         overlap(approximate, exact)
         assert approximate.is_certified(1e-4)
-
-
-@pytest.mark.parametrize(
-    ("keywords", "message"),
-    [
-        ({"p": 0.5}, "p < 1 is not convex"),
-        ({"p": np.nan}, "p must be"),
-        ({"exponent": "float"}, "exponent must be one of"),
-    ],
-)
-@pytest.mark.parametrize("build", [sx.psvm_primal, sx.psvm_dual])
-def test_bad_arguments_are_named(build, keywords, message):
-    with pytest.raises(sx.DataError, match=message):
-        build(X, Y, **{"C": 1.0, "p": 1.5, **keywords})
-
-
-# Degenerate data
-
-
-@pytest.mark.parametrize("p", [1.0001, 1.01, 20.0])
-def test_exponents_at_the_ends(p):
-    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=sx.RBF(0.5)))
-    assert solution.certificate.gap < 1e-3, solution.certificate
-
-
-def test_small_exponents_tend_to_the_hinge():
-    hinge = certified(X, Y, 1.0, 1.0)
-    near = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.001)).certificate
-    assert near.upper == pytest.approx(hinge.upper, rel=1e-2)
 
 
 # Hard margin
@@ -291,43 +197,6 @@ def test_a_hard_margin_that_fails_is_not_certified():
     assert not certificate.is_certified(1.0)
 
 
-# Added constraints
-
-
-def test_an_added_constraint_given_by_a_function_of_the_model():
-    problem = sx.psvm_primal(X, Y, C=1.0, p=2.0)
-    w = problem.var_dict["w"]
-    found = sx.solve(
-        problem.with_constraints(
-            [w >= 0.1], holds=lambda model: bool((model.coef >= 0.1 - 1e-6).all())
-        )
-    )
-    assert (found.model.coef >= 0.1 - 1e-6).all()
-    assert found.certificate.residuals["added_violation"] == 0.0
-
-
-def test_a_program_without_values_of_all_variables_has_no_model():
-    X, y = make_data(2, 20)
-    problem = sx.psvm_primal(X, y, C=1.0, p=1)
-    problem.var_dict["w"].value = np.ones(X.shape[1])
-    assert problem.model_at_variables() is None
-
-
-def test_another_objective_is_not_the_statement_s():
-    X, y = make_data(2, 20)
-    problem = sx.psvm_primal(X, y, C=1.0, p=1)
-    problem._objective = cp.Minimize(cp.sum_squares(problem.var_dict["w"]))
-    with pytest.raises(sx.BuildError, match="changed after it was built"):
-        sx.solve(problem)
-
-
-def test_an_answer_names_the_terms_of_its_objective():
-    X, y = make_data(2, 20)
-    solution = sx.fast.psvm(X, y, C=1.0, p=2.0)
-    assert set(solution.terms) == {"regulariser", "losses"}
-    assert sum(solution.terms.values()) == pytest.approx(solution.certificate.upper, rel=1e-9)
-
-
 precise = precision(200)
 
 OFFSET = np.array([10002, 9998.3, 10001.73, 9997.11, 10001.55, 9997.01])[:, None]
@@ -347,36 +216,7 @@ def balance(alpha, y):
     return sum(Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y, strict=True))
 
 
-# Margins at the kink
-
-
-# Kernels of far clusters
-
-
-# Hard margin
-
-
-def test_a_model_without_a_margin_is_no_bound():
-    X = OFFSET + 1e12
-    statement = HardMargin(space=feature_space(binary_data(X, SIGNS), None, intercept="free"))
-    for coef in (0.0, 1e-20):
-        model = sx.LinearModel(np.array([coef]), -coef * 1e12, np.array([-1, 1]), np.arange(6))
-        assert statement.evaluate(model).upper_end == math.inf
-
-
 # What is known without a solver
-
-
-@pytest.mark.parametrize("p", [1.0, 3.0])
-@pytest.mark.parametrize("factor", [1e-150, 1e100])
-def test_an_interval_is_never_worse_than_doing_nothing(p, factor):
-    X, y = make_data(n=60, d=3, seed=1)
-    zero = sx.LinearModel(np.zeros(3), 0.0, np.array([-1, 1]), np.arange(3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        solution = sx.fast.psvm(X * factor, y, C=1.0, p=p, time_limit=5.0)
-    assert 0 <= solution.certificate.lower <= solution.certificate.upper
-    assert ball(solution.certificate.upper) <= exact_primal(X, y, zero, C=1.0, p=p) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
@@ -440,16 +280,3 @@ def test_hopeless_multipliers_are_repaired_to_feasible_ones(values):
         HardMargin(space=LinearSpace(data, "free")),
     ):
         assert statement.dual_violation(statement.repair({"alpha": np.array(values)})) == 0
-
-
-# Width
-
-
-def test_a_gap_that_rounding_leaves_is_no_optimum():
-    X, y = make_data(n=60, d=3, seed=1)
-    solution = sx.fast.psvm(X + 1e11, y, C=1.0, p=1.0)
-    assert (solution.status == "optimal") == (solution.certificate.gap <= 2e-6)
-    assert solution.certificate.gap > 1e-6
-
-
-# Models of scikit-learn
