@@ -41,7 +41,7 @@ from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system import clock
-from svmcvx.system.deadline import current, deferred_interrupt
+from svmcvx.system.deadline import Deadline, current, deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
 
@@ -368,8 +368,6 @@ def solve_parts(
     tol: float,
     cache_size: float,
     cache: GramCache | None = None,
-    order: NDArray[np.intp] | None = None,
-    budget: float = BUDGET,
 ) -> SolvedParts | None:
     """Solve the pSVM with a free intercept of all pairs of classes; None if these data or settings
     are not for it.
@@ -395,14 +393,13 @@ def solve_parts(
         return None
     statement = found.statement
     layout = statement.layout
-    alpha, g = np.zeros(statement.y.size), statement.y.copy()
     built = deadline.seconds
-    steps, _ = ascended(statement, statement.cost_below, alpha, g, tol, order, budget)
+    alpha, steps = ascended(statement, tol, deadline)
     solved = deadline.seconds - built
     started = clock.now()
-    if kernel is not None and statement.scores(alpha) is None:
-        return None
     point = _point(statement, alpha)
+    if point is None:
+        return None
     checked = check_parts(statement, point)
     # w = 0 costs at least this; where it is as good, the checker has to compare.
     trivial = statement.objective_without_normal() * (1.0 - 1e-9)
@@ -429,24 +426,16 @@ def solve_parts(
 
 
 def ascended(
-    statement: PSVMParts,
-    costs: Floats,
-    alpha: Floats,
-    g: Floats,
-    tol: float,
-    order: NDArray[Any] | None = None,
-    budget: float = BUDGET,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Solve the problems until the time limit or Ctrl-C; return the steps of each, and which are
-    solved.
+    statement: PSVMParts, tol: float, deadline: Deadline
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Solve the problems until the time limit or Ctrl-C; return the multipliers, and the steps of
+    each problem.
     """
-    deadline, layout, rows = current(), statement.layout, statement.rows
+    layout, rows, costs = statement.layout, statement.rows, statement.cost_below
+    alpha, g = np.zeros(statement.y.size), statement.y.copy()
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
     state[:, COMPARED] = np.inf
-    work = np.empty((6, layout.largest))
-    order = (
-        np.arange(layout.parts) if order is None else np.ascontiguousarray(order, dtype=np.int64)
-    )
+    work, order = np.empty((6, layout.largest)), np.arange(layout.parts)
     squared = statement.p == 2
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
     if statement.kernel is None:
@@ -465,24 +454,24 @@ def ascended(
     first = 0
     with deferred_interrupt(deadline.interrupt_requested):
         while first < order.size and not deadline.passed():
-            first = drive(first, order, problem, most, answers, work, tol, budget, passed)
+            first = drive(first, order, problem, most, answers, work, tol, BUDGET, passed)
             if first < order.size and status[order[first]] == WAITING:
                 settle(order[first], problem, answers, tol, passed)
     # The multipliers of a problem that was not solved may be out of balance; it is left to another
     # method.
-    done = status == DONE
-    if not done.all():
-        unfinished = layout.spread(~done)
-        alpha[unfinished], g[unfinished] = 0.0, statement.y[unfinished]
-    return state[:, STEPS].astype(np.int64), done
+    alpha[layout.spread(status != DONE)] = 0.0
+    return alpha, state[:, STEPS].astype(np.int64)
 
 
-def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint:
-    """Return the multipliers with their models, whose intercepts are the best for their scores."""
+def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint | None:
+    """Return the multipliers with their models, whose intercepts are the best for their scores;
+    None if there was no room for their rows.
+    """
     if statement.kernel is not None:
-        return PartsPoint(
-            alpha, best_intercepts(statement, statement.y - statement.kernel_scores(alpha).value)
-        )
+        scores = statement.scores(alpha)
+        if scores is None:
+            return None
+        return PartsPoint(alpha, best_intercepts(statement, statement.y - scores.value))
     coef, _ = statement.normals(alpha)
     bias = best_intercepts(statement, statement.y - statement.linear_scores(coef))
     return PartsPoint(alpha, bias - coef @ statement.centre)
