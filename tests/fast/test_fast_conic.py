@@ -476,7 +476,7 @@ def test_no_newton_step_is_begun_that_would_end_after_the_limit(monkeypatch, pro
     with clock.substituted(lambda: at[0]):
         whole = conic(X, y, settings=small, **problem)
         assert whole.status == "optimal"
-        for share in (0.4, 0.7):
+        for share in (0.3, 0.5):
             limit, began = share * whole.trace[-1, 0], at[0]
             found = conic(X, y, settings=small, time_limit=limit, **problem)
             assert found.status == "time_limit"

@@ -12,7 +12,7 @@ Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,7 +30,6 @@ from svmcvx.fast.conic_loss.continuation import (
     WARM_GOAL,
     Continuation,
     LowRankRelaxation,
-    StageSettings,
     is_hard_margin,
     leading_directions,
 )
@@ -184,7 +183,7 @@ def begin(
     problem = LowRankRelaxation(
         L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=settings.dense_spectrum
     )
-    return Continuation(statement, problem, monitor=monitor, settings=settings.stages)
+    return Continuation(statement, problem, monitor=monitor)
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,6 @@ class ConicSettings:
         is a dense square matrix.
     reserved : float
         Share of a time limit that is left for bounds, models and certificate.
-    stages : StageSettings
-        Of the stages of descent.
     """
 
     sample_above: int = 20_000
@@ -215,7 +212,6 @@ class ConicSettings:
     dense_spectrum: int = DENSE_SPECTRUM
     ridged: int = 500
     reserved: float = 0.25
-    stages: StageSettings = field(default_factory=StageSettings)
 
 
 @limited
@@ -432,7 +428,7 @@ def _move_to_sample_solution(
         system=method,
         dense_spectrum=settings.dense_spectrum,
     )
-    part = Continuation(search.statement, sample, monitor=search.monitor, settings=settings.stages)
+    part = Continuation(search.statement, sample, monitor=search.monitor)
     part.prepare(part.first_goal())
     problem.U, problem.lam = sample.U, sample.lam
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,8 +47,6 @@ Solve: TypeAlias = Callable[[Floats], Floats | None]
 # least value.
 FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-13
-# Regularisation up to which the predicted decrease estimates the distance to the minimum.
-TRUSTED_DAMPING = 1e-2
 # Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative
 # one.
 DENSE_SPECTRUM = 300
@@ -128,10 +125,6 @@ class LowRankRelaxation:
     def multipliers(self) -> tuple[Floats, Floats]:
         """Return γ and α of the point."""
         return stationary_multipliers(*self.margins(), self.lam * self.weight)
-
-    def alpha_sum(self) -> float:
-        """Return Σα of the point."""
-        return float(self.multipliers()[1].sum())
 
     def value(self, U: Floats, ridge: float | None = None) -> float:
         """Return F at a point, for the present ridge or another one."""
@@ -212,9 +205,8 @@ class LowRankRelaxation:
                     continue
                 step, predicted, solve = found
                 new = self.value(self.U + step)
-                near = goal if self.damping <= TRUSTED_DAMPING else TRUSTED_DAMPING * goal
                 rounding = 2.0 * math.ulp(value)
-                if predicted <= max(near, rounding):
+                if predicted <= max(goal, rounding):
                     if new <= value + rounding:
                         self.U = self.U + step
                     return Descent(True, solve)
@@ -432,6 +424,8 @@ NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
 # Margins between NEARLY_ONE and 1 are raised to 1 + LIFT in a tight relaxation; rounds that
 # complete the set of such rows.
 NEARLY_ONE, LIFT = 0.99, 1e-13
+# Share of the goal of a stage that its ridge may cost, and factor of the goal from stage to stage.
+RIDGE_SHARE, GOAL_FALL = 0.4, 0.01
 # The goal of the last stage, in units of the tolerance.
 FINAL_SHARE = 0.5
 # Relative goal with which a warm start begins and a sample of the observations ends.
@@ -453,50 +447,13 @@ class MinimumAtLam(NamedTuple):
     indicator_sum: float
 
 
-@dataclass(frozen=True)
-class StageSettings:
-    """Parameters of the stages.
-
-    Attributes
-    ----------
-    first_ridge : float
-        Average addition of the first ridge to the squared slacks.
-    ridge_share : float
-        Share of the goal of a stage that its ridge may cost.
-    goal_fall : float
-        Factor of the goal from stage to stage.
-    newton_share : float
-        Share of the goal that a last Newton step may promise.
-    eigenvalue_share : float
-        Share of the goal for eigenvalues above 1.
-    row_share : float
-        Share of the goal for the error of the cardinality row.
-    largest_change : float
-        Largest change of log λ in one step.
-    """
-
-    first_ridge: float = 0.3
-    ridge_share: float = 0.4
-    goal_fall: float = 0.01
-    newton_share: float = 1e-3
-    eigenvalue_share: float = 0.1
-    row_share: float = 0.05
-    largest_change: float = 2.0
-
-
 class Continuation:
     """Stages of descent, each followed by bounds."""
 
     def __init__(
-        self,
-        statement: ConicLoss,
-        problem: LowRankRelaxation,
-        *,
-        monitor: Monitor,
-        settings: StageSettings | None = None,
+        self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor
     ) -> None:
         self.statement, self.problem, self.monitor = statement, problem, monitor
-        self.settings = settings or StageSettings()
         self.allowance = statement.allowance
         self.fixed_lam = statement.kappa is None
         self.hard_margin = is_hard_margin(statement)
@@ -511,10 +468,12 @@ class Continuation:
         return (spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread) or 1.0
 
     def first_goal(self) -> float:
-        """Absolute gap of the first stage, whose ridge is large enough for smooth losses."""
+        """Absolute gap of the first stage, whose ridge adds 1 to the mean squared slack; 0.3 where λ
+        changes with the stages.
+        """
         problem = self.problem
         mean = float(np.mean(problem.squared_norms)) or 1.0
-        goal = self.settings.first_ridge * problem.rank / (mean * self.settings.ridge_share)
+        goal = (1.0 if self.fixed_lam else 0.3) * problem.rank / (mean * RIDGE_SHARE)
         return min(goal, problem.lam * float(problem.weight.sum())) if self.fixed_lam else goal
 
     def run(self, goal: float) -> Status:
@@ -530,11 +489,7 @@ class Continuation:
             status = self.monitor.report(self.problem.steps, lower, upper)
             if status is not None:
                 return status
-            goal = (
-                max(self.settings.goal_fall * goal, last)
-                if goal > last
-                else self.settings.goal_fall * goal
-            )
+            goal = max(GOAL_FALL * goal, last) if goal > last else GOAL_FALL * goal
             # Relative goal at which the stages end if the tolerance has not been reached.
             if not goal > 1e-13 * self.size():
                 return Status.INACCURATE
@@ -548,7 +503,7 @@ class Continuation:
             end = share * self.size()
             if goal <= end:
                 return
-            goal = max(self.settings.goal_fall * goal, end)
+            goal = max(GOAL_FALL * goal, end)
 
     def _stopped(self) -> bool:
         return self.monitor.out_of_time() or self.problem.steps >= self.monitor.max_iter
@@ -558,21 +513,19 @@ class Continuation:
         solver of the last Newton system, if λ is given.
         """
         problem, self.ends = self.problem, []
-        problem.ridge = self.settings.ridge_share * goal / problem.rank
+        problem.ridge = RIDGE_SHARE * goal / problem.rank
         low, high = 0.0, math.inf
         sides: dict[bool, MinimumAtLam] = {}
         error = math.inf
         # Rounds of descent, new columns and new λ in one stage.
         for _ in range(300):
             problem.trim()
-            descent = problem.descend(
-                self.settings.newton_share * goal, self.monitor.max_iter, self.monitor.out_of_time
-            )
+            descent = problem.descend(1e-3 * goal, self.monitor.max_iter, self.monitor.out_of_time)
             if self._stopped():
                 return None
-            beyond = (
-                self.settings.eigenvalue_share * goal / max(self.size(), 0.5 * problem.alpha_sum())
-            )
+            # A tenth of the goal for eigenvalues above 1, and a twentieth for the cardinality row.
+            total = float(problem.multipliers()[1].sum())
+            beyond, room = 0.1 * goal / max(self.size(), 0.5 * total), 0.05 * goal
             if self.hard_margin:
                 values = problem.leading()[0]
                 if not values.size:
@@ -592,15 +545,12 @@ class Continuation:
             if self.fixed_lam:
                 return descent.solve
             here = MinimumAtLam(problem.U, problem.indicator_sum())
-            if (
-                problem.lam * abs(here.indicator_sum - self.allowance)
-                <= self.settings.row_share * goal
-            ):
+            if problem.lam * abs(here.indicator_sum - self.allowance) <= room:
                 return None
             over = here.indicator_sum > self.allowance
             rival = sides.pop(not over, None)
             behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
-            if rival is not None and behind < -self.settings.row_share * goal:
+            if rival is not None and behind < -room:
                 # Descent has not ended at the minimum for this λ; the other end of the bracket may
                 # be wrong too.
                 problem.U = rival.U
@@ -614,7 +564,7 @@ class Continuation:
                 )
                 # Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous
                 # there.
-                if share * behind <= self.settings.row_share * goal or high <= low * (1.0 + 1e-10):
+                if share * behind <= room or high <= low * (1.0 + 1e-10):
                     # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
@@ -647,7 +597,7 @@ class Continuation:
         change, rate = problem.sensitivity(solve)
         wanted = math.log(self.allowance / missed) if missed > 0 else -math.inf
         step = wanted * missed / rate if rate < 0 and missed > 0 else math.inf
-        limit = self.settings.largest_change if over else -self.settings.largest_change
+        limit = 2.0 if over else -2.0
         step = limit if not 0 < step / limit < 1 else step
         new = problem.lam * math.exp(step)
         if rival is not None:
