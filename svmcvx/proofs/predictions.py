@@ -31,12 +31,6 @@ Rows: TypeAlias = NDArray[np.intp]
 
 # Rows of one linear system, at most.
 LARGEST: Final = 400
-# Added to its diagonal, relatively to the largest entry, until it can be factored.
-RIDGES: Final = (1e-14, 1e-11, 1e-8, 1e-4)
-# The square of a radius is at least this. What rounding may add to a step is less than the share
-# that is taken from it.
-LEAST_SQUARE: Final = 2.0**-200
-SHRINK: Final = 1.0 - 2.0**-30
 
 
 class Tested(NamedTuple):
@@ -59,7 +53,8 @@ class Machine:
         self.point = margin.POINTS[problem.formulation][1](self.space)
         apart = self._place()
         self.base = lower(self.space) - upper(self.space) + apart * 0.25
-        self.squared_radius = max(-below(self.base.ball), LEAST_SQUARE)
+        # Not 0, by which bounds would be divided.
+        self.squared_radius = max(-below(self.base.ball), 2.0**-200)
         self.values, rows = self.point.values, np.arange(problem.n)
         self.gains = self.point.gain(rows, self.values)
         sizes = self.values.middle
@@ -111,12 +106,16 @@ class Machine:
         )
         return Balls(found.values.reshape(A.shape[0], B.shape[0]))
 
+    def squares(self, rows: Floats) -> Balls:
+        """Return squared lengths in feature space."""
+        return Balls([self.kernel(row, row).ball for row in rows[:, None, :]])
+
     def tested(self, T: Floats) -> Tested:
         matrix: Any = T
         if self.space.kernel is not None:
             matrix = Balls.kernel(self.space.kernel, T, dense(self.problem.X[self.rows]))
-        squares = [self.kernel(row[None, :], row[None, :]).ball for row in T]
-        return Tested(T, Balls.times(matrix, self.weights) + self.constant, Balls(squares))
+        scores = Balls.times(matrix, self.weights) + self.constant
+        return Tested(T, scores, self.squares(T))
 
     def ends(self, T: Tested, chosen: Rows, C: Balls, inner: Balls, side: float) -> Floats:
         """Return lower bounds of the scores, or of minus the scores for a side of −1, by
@@ -149,7 +148,8 @@ class Machine:
             bend = 0.25 * np.maximum(squares, 0.0) + 0.5 * (d * d) @ self.point.bends[chosen]
             most = np.where(d == 0, np.inf, room / np.abs(d)).min(axis=1, initial=np.inf)
             wanted = np.where(bend > 0, np.sqrt(self.squared_radius / bend), np.inf)
-        return np.asarray(np.minimum(np.minimum(wanted, most * SHRINK), 2.0**500))
+        # What rounding may add to a step is less than the share that is taken from it.
+        return np.asarray(np.minimum(np.minimum(wanted, most * (1.0 - 2.0**-30)), 2.0**500))
 
     def with_room(self) -> tuple[Rows, Floats]:
         """Rows whose multipliers can change in both directions, the most suitable ones, and the
@@ -212,12 +212,7 @@ def _improve(
 def _promising(machine: Machine, T: Tested, inner: Balls, side: float) -> Rows:
     """The single row with the coefficient 1 that promises most for each test row."""
     problem, point = machine.problem, machine.point
-    own = np.array(
-        [
-            float(machine.kernel(row, row).middle.item())
-            for row in dense(problem.X[problem.index])[:, None, :]
-        ]
-    )
+    own = machine.squares(dense(problem.X[problem.index])).middle
     bend = 0.25 * np.maximum(T.squares.middle[:, None] - 2.0 * inner.middle + own, 0.0)
     bend += 0.5 * point.bends
     targets = machine.signs * point.slopes - machine.scores.middle
@@ -241,7 +236,8 @@ def _coefficients(gram: Balls, inner: Balls, added: Floats, *, balanced: bool) -
         gram = gram - means - means[:, None] + means.sum() / r
     system, right = gram.middle, inner.middle.T
     scale = float(np.abs(np.diag(system)).max()) or 1.0
-    for ridge in RIDGES:
+    # Added to the diagonal, relatively to the largest entry, until it can be factored.
+    for ridge in (1e-14, 1e-11, 1e-8, 1e-4):
         try:
             factor = scipy.linalg.cho_factor(system + np.diag(added + ridge * scale), lower=True)
         except (scipy.linalg.LinAlgError, ValueError):

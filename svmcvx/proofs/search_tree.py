@@ -40,8 +40,6 @@ FREE, KEPT, DROPPED = 0, 1, 2
 LARGEST: Final = 400
 # What underflow may cost a sum, and the length of a vector.
 LOST, SHORT = 2.0**-960, 2.0**-480
-# M have this many units between one half and one.
-DIGITS: Final = 4096.0
 # Bytes of the open nodes of a path, in addition to the data.
 STACK: Final = 2**28
 # Entries of rows up to which a leaf is evaluated in fractions.
@@ -467,7 +465,7 @@ def _distinct(rows: Floats, weight: Floats) -> tuple[Integers, Floats]:
 def _few_digits(values: Floats) -> Floats:
     """Round up to twelve binary digits, the rule for M."""
     mantissa, exponent = np.frexp(values)
-    return np.asarray(np.ldexp(np.ceil(mantissa * DIGITS) / DIGITS, exponent))
+    return np.asarray(np.ldexp(np.ceil(mantissa * 4096.0) / 4096.0, exponent))
 
 
 def _down(value: float) -> float:

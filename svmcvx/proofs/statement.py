@@ -320,11 +320,8 @@ def _layouts(
     statement: Mapping[str, Any], kind: str | None, tested: int | None
 ) -> dict[str, list[Arrays]]:
     """The sets of arrays that each family may have."""
-    name, numbers, linear = (
-        statement["formulation"],
-        statement["hyperparameters"],
-        statement["kernel"] is None,
-    )
+    name, numbers = statement["formulation"], statement["hyperparameters"]
+    linear = statement["kernel"] is None
     known, form = FORMULATIONS[name], _form(name, numbers)
     models: list[Arrays] = [{"support": ("s",), "dual_coef": ("s",), "intercept": ()}]
     if known.several:
@@ -336,7 +333,7 @@ def _layouts(
         spreads += [{"V": ("r", "q")}] if linear else []
         models = [{**model, **spread} for model in models for spread in spreads]
     given = {"weight?": N, "M?": N} if known.counting else {"weight?": N}
-    duals: list[Arrays] = [{}, form.dual]
+    duals: list[Arrays] = [{}, form.dual] if form.dual else [{}]
     if linear and form.hyperparameters is COSTS and numbers["p"] == 1:
         duals.append(CODED)
     trees: list[Arrays] = [{}]
