@@ -11,7 +11,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -28,12 +27,11 @@ from svmcvx.experiments.store import (
     FAILED,
     Row,
     Store,
+    collected,
     end_of_work,
     failed,
     fingerprint,
-    finished,
     plain,
-    progress_bar,
     warn_incomplete,
 )
 from svmcvx.system import clock
@@ -208,29 +206,13 @@ def trials(
     def data_of(trial: Trial, alone: bool) -> tuple[Any, ...]:
         return end_of_work(alone), *sets.get(str(trial.cell.get("dataset")), ())[1:]
 
-    store, found, reused = options["store"], {}, 0
-    with (
-        time_limited(limit) as deadline,
-        progress_bar(options["progress"], "trials", len(work)) as advance,
-    ):
-        run = finished(
-            work,
-            data_of,
-            None if store is None else Store(store),
-            "reproduce",
-            backend=options["backend"],
-            n_jobs=options["n_jobs"],
-            usable=lambda row: row["status"] != FAILED,
-            again=True,
-        )
-        with closing(run):
-            try:
-                for _, key, row, stored in run:
-                    found[key] = row
-                    reused += stored
-                    advance()
-            except KeyboardInterrupt:
-                pass
+    store = options["store"]
+    how: Any = {"backend": options["backend"], "n_jobs": options["n_jobs"], "again": True}
+    how["usable"] = lambda row: row["status"] != FAILED
+    file = None if store is None else Store(store)
+    with time_limited(limit) as deadline:
+        progress = options["progress"]
+        found, reused = collected(work, data_of, file, "reproduce", progress, "trials", **how)
         rows = [found[trial.keys[0]] for trial in work if trial.keys[0] in found]
         if len(rows) < len(work):
             count = f"{len(rows)} of {len(work)} tasks: the result holds these"

@@ -7,7 +7,6 @@ import numbers
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeAlias
@@ -32,10 +31,9 @@ from svmcvx.experiments.fit import Part, check_interval, cut_short, fit_row
 from svmcvx.experiments.store import (
     Row,
     Store,
+    collected,
     end_of_work,
     fingerprint,
-    finished,
-    progress_bar,
     warn_incomplete,
 )
 from svmcvx.experiments.tables import table_html
@@ -425,24 +423,16 @@ def select(
     def data(task: _PathOnFold, alone: bool) -> tuple[Any, ...]:
         return X, y, weight, cache_of(task.fold) if alone else GramCache(), end_of_work(alone)
 
-    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for task in work:
-        for key, position in zip(task.keys, task.path.positions, strict=True):
-            places[key].append((position, task.fold))
-    rows: dict[tuple[int, int], Row] = {}
-    size, reused = len(candidates) * len(folds), 0
+    size = len(candidates) * len(folds)
     with time_limited(check_time_limit(time_limit)) as deadline:
-        with progress_bar(progress, "fits", size) as advance:
-            try:
-                with closing(
-                    finished(work, data, file, "select", backend=backend, n_jobs=n_jobs)
-                ) as found:
-                    for _, key, row, stored in found:
-                        rows |= dict.fromkeys(places[key], row)
-                        reused += stored
-                        advance()
-            except KeyboardInterrupt:
-                pass
+        how: Any = {"backend": backend, "n_jobs": n_jobs}
+        found, reused = collected(work, data, file, "select", progress, "fits", **how)
+        rows = {
+            (position, task.fold): found[key]
+            for task in work
+            for key, position in zip(task.keys, task.path.positions, strict=True)
+            if key in found
+        }
         complete = len(rows) == size
         table = _table(candidates, len(folds), rows, tol, interval)
         table.complete, table.reused = complete, reused
@@ -587,10 +577,10 @@ def _table(
         columns["may_be_best"] = ~(high < np.nanmax(low, initial=-math.inf) - 1e-12)
     worst = columns["gap"] = gaps.max(axis=1)
     # A model whose problem is not known has nothing to be certified.
-    finished = known["status"].notna().to_numpy().reshape(-1, folds).all(axis=1)
-    foreign = finished & known["certified"].isna().to_numpy().reshape(-1, folds).all(axis=1)
+    foreign = known["status"].notna() & known["certified"].isna()
     columns["certified"] = [
-        None if no else bool(gap <= tol) for no, gap in zip(foreign, worst, strict=True)
+        None if foreign[i * folds : (i + 1) * folds].all() else bool(gap <= tol)
+        for i, gap in enumerate(worst)
     ]
     columns["n_support"] = [np.mean(group) if group else math.nan for group in groups("n_support")]
     columns |= {name: words(name, ", ") for name in ("solver", "status")}

@@ -390,6 +390,35 @@ def finished(
             yield task, key, row, False
 
 
+def collected(
+    tasks: Sequence[Task],
+    data: Callable[[Any, bool], tuple[Any, ...]],
+    store: Store | None,
+    kind: str,
+    progress: bool,
+    what: str,
+    **how: Any,
+) -> tuple[dict[str, Row], int]:
+    """Do tasks under a progress bar, to their end, the time limit or Ctrl-C; return the finished
+    rows by key, and how many of them were stored before. `how` are arguments of :func:`finished`.
+    """
+    rows: dict[str, Row] = {}
+    reused, size = 0, sum(len(task.keys) for task in tasks)
+    run = finished(tasks, data, store, kind, **how)
+    with progress_bar(progress, what, size) as advance, closing(run):
+        try:
+            for _, key, row, stored in run:
+                if not row.pop("_unfinished", False):
+                    rows[key] = row
+                    reused += stored
+                    advance()
+        except KeyboardInterrupt:
+            pass
+    if store is not None:
+        store.close()
+    return rows, reused
+
+
 def _done(
     left: Sequence[tuple[T, list[str]]],
     data: Callable[[T, bool], tuple[Any, ...]],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,11 +35,10 @@ from svmcvx.experiments.store import (
     FAILED,
     Row,
     Store,
+    collected,
     end_of_work,
     fingerprint,
-    finished,
     plain,
-    progress_bar,
     warn_incomplete,
 )
 from svmcvx.system.deadline import time_limited
@@ -332,24 +330,12 @@ def study(
         wants = folder is not None and row["upper"] is not None
         return not wants or bool(row["proof"] and folder and (folder / row["proof"]).is_dir())
 
-    found: dict[str, Row] = {}
-    reused = 0
-    again = retry_failed or folder is not None
-    run = finished(
-        tasks, data, file, "study", backend=backend, n_jobs=n_jobs, usable=usable, again=again
-    )
+    how: Any = {"backend": backend, "n_jobs": n_jobs, "usable": usable}
+    how["again"] = retry_failed or folder is not None
     with time_limited(limit) as deadline:
-        with progress_bar(progress, "tasks", len(work)) as advance, closing(run):
-            try:
-                for _, key, row, stored in run:
-                    if not row.pop("_unfinished", False):
-                        found[key] = plain(row)
-                        reused += stored
-                        advance()
-            except KeyboardInterrupt:
-                pass
+        found, reused = collected(tasks, data, file, "study", progress, "tasks", **how)
         # A stored row may have been computed under other names.
-        rows = [found[task.keys[0]] | dict(task.names) for task in work if task.keys[0] in found]
+        rows = [plain(found[task.keys[0]]) | task.names for task in work if task.keys[0] in found]
         complete = len(rows) == len(work)
         if not complete:
             count = f"{len(rows)} of {len(work)} tasks: the result holds these"
