@@ -348,15 +348,14 @@ class CertifiedClassifier(_Fitted):
     def _training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """Validate training data, and remember their columns."""
         checked = check_features(X)
-        given = as_array(y, "y")
-        if given.ndim == 2 and given.shape[1] == 1:
+        labels = CodedLabels(*check_labels(y, checked.shape[0]), checked)
+        if as_array(y, "y").ndim == 2:
             message = "A column-vector y was passed when a 1d array was expected; pass y.ravel()"
             warnings.warn(message, DataConversionWarning, stacklevel=3)
         kernel = getattr(self, "kernel", None)
         if isinstance(kernel, Precomputed) or kernel == "precomputed":
             check_square(checked.shape)
         self._check_columns(X, reset=True)
-        labels = CodedLabels(*check_labels(y, checked.shape[0]), checked)
         weight = None if sample_weight is None else check_weights(sample_weight, len(labels))
         return TrainingData(checked, labels, weight)
 
