@@ -1,7 +1,6 @@
-"""The classical multi-class machines: statements, duals, certificates, identities, and
-scikit-learn's answers.
-"""
+"""Machines of several classes: losses, identities, hard margins, and scikit-learn's answers."""
 
+import math
 import warnings
 
 import cvxpy as cp
@@ -14,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
+from svmcvx.certificate.bounded import exact
 from svmcvx.data import multiclass_data
 from svmcvx.formulations.multiclass.losses import (
     HingeSum,
@@ -24,75 +24,43 @@ from svmcvx.formulations.multiclass.losses import (
     Softmax,
     TopHinge,
 )
-from svmcvx.formulations.multiclass.statement import ScoreSpace
+from svmcvx.formulations.multiclass.statement import ScoreSpace, dual_lengths, lengths
 
-BUILDERS = {
-    "weston_watkins": sx.weston_watkins,
-    "crammer_singer": sx.crammer_singer,
-    "msvm": sx.msvm,
-    "topk_svm": sx.topk_svm,
-    "multinomial_lr": sx.multinomial_lr,
-    "sparse_multinomial_lr": sx.sparse_multinomial_lr,
-}
-builders = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)
 LOSSES = [
     HingeSum(),
     SmoothedHingeSum(0.3),
     LogisticSum(),
     Softmax(),
     LargestHinge(),
-    TopHinge(1),
-    TopHinge(2),
-    TopHinge(3),
-    TopHinge(4),
+    *(TopHinge(k) for k in (1, 2, 3, 4)),
 ]
 losses = pytest.mark.parametrize(
     "loss", LOSSES, ids=lambda loss: f"{loss.name}{loss.parameters or ''}"
 )
 
 
-def clouds(seed=0, n=30, d=3, c=4, apart=1.0):
+def clouds(seed=0, n=30, d=3, c=4):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % c
-    return rng.standard_normal((n, d)) + apart * rng.standard_normal((c, d))[y], y
+    return rng.standard_normal((n, d)) + rng.standard_normal((c, d))[y], y
+
+
+def separable(seed=0, n=40):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 4
+    centres = np.array([[0, 0, 0], [9, 0, 0], [0, 12, 0], [0, 0, 15]])
+    return rng.standard_normal((n, 3)) + centres[y], y
 
 
 def solved(problem, **options):
     return sx.solve(problem, solver="clarabel", **options)
 
 
-def model_of(statement, W, b):
-    return statement.scores.model(W, b, np.full(W.shape[0], True)[:0])
+def value_of(problem):
+    return solved(problem).certificate.upper
 
 
-def loop_objective(name, X, y, W, b, lam, k=2, weight=None):
-    """The table of objectives in the module, written observation by observation."""
-    total = 0.0
-    classes = list(np.unique(y))
-    for i, x in enumerate(X):
-        s = [float(W[:, j] @ x + b[j]) for j in range(len(classes))]
-        own = classes.index(y[i])
-        margins = [1 - s[own] + s[j] for j in range(len(classes)) if j != own]
-        if name in ("weston_watkins", "msvm"):
-            loss = sum(max(0.0, m) for m in margins)
-        elif name == "crammer_singer":
-            loss = max(0.0, *margins)
-        elif name == "topk_svm":
-            loss = max(0.0, sum(sorted([*margins, 0.0])[-k:]) / k)
-        else:
-            loss = -np.log(np.exp(s[own]) / sum(np.exp(s)))
-        total += loss if weight is None else weight[i] * loss
-    if name == "sparse_multinomial_lr":
-        return total + lam * sum(abs(w) for w in W.ravel())
-    squares = sum(float(w @ w) for w in W.T)
-    if name != "msvm":
-        return total + lam * squares
-    pairs = sum(
-        float((W[:, p] - W[:, q]) @ (W[:, p] - W[:, q]))
-        for p in range(W.shape[1])
-        for q in range(p)
-    )
-    return total + lam * (pairs + squares) / 2
+# Losses
 
 
 @losses
@@ -100,22 +68,19 @@ def loop_objective(name, X, y, W, b, lam, k=2, weight=None):
 def test_a_conjugate_is_that_of_its_loss(loss, seed):
     rng = np.random.default_rng(seed)
     f, other = rng.normal(0.5, 2.0, (2, 6, 3))
-    a = loss.multipliers(f)
+    a, s = loss.multipliers(f), np.ones(6)
     assert loss.domain_violation(a) == 0
-    np.testing.assert_allclose(
-        loss.value(f), loss.conjugate(a, np.ones(len(a))) - (a * f).sum(axis=1), atol=1e-12
-    )
+    attained = loss.conjugate(a, s) - (a * f).sum(axis=1)
+    np.testing.assert_allclose(loss.value(f), attained, atol=1e-12)
     inside = loss.project(rng.normal(0.3, 0.5, (6, 3)))
     assert loss.domain_violation(inside) == 0
     np.testing.assert_allclose(loss.project(inside), inside, rtol=1e-14)
-    assert (
-        loss.value(other)
-        >= loss.conjugate(inside, np.ones(len(inside))) - (inside * other).sum(axis=1) - 1e-12
-    ).all()
+    below = loss.conjugate(inside, s) - (inside * other).sum(axis=1)
+    assert (loss.value(other) >= below - 1e-12).all()
 
 
 @pytest.mark.parametrize(
-    "loss", [loss for loss in LOSSES if loss.smooth], ids=lambda loss: loss.name
+    "loss", [each for each in LOSSES if each.smooth], ids=lambda loss: loss.name
 )
 def test_derivatives_of_the_smooth_losses(loss):
     f = np.random.default_rng(0).normal(0.5, 1.5, (5, 3))
@@ -141,35 +106,24 @@ def test_moves_of_multipliers_stay_in_the_domain_and_go_where_they_should(loss, 
         assert loss.domain_violation(a + move) <= 1e-15
 
 
-def test_the_top_hinge_projects_onto_its_domain_as_a_linear_program_says():
-    rng = np.random.default_rng(0)
-    for k in (2, 3, 4):
-        f = rng.normal(0.5, 2.0, (8, 3))
-        a = cp.Variable((8, 3))
-        total = cp.sum(a, axis=1, keepdims=True) @ np.ones((1, 3))
-        domain = [a >= 0, a <= 1 / k, cp.sum(a, axis=1) <= 1, (k - 1) * a <= total]
-        best = cp.Problem(cp.Maximize(cp.sum(a) - cp.sum(cp.multiply(a, f))), domain).solve(
-            solver="CLARABEL"
-        )
-        assert TopHinge(k).value(f).sum() == pytest.approx(best, rel=1e-6)
+def test_the_hard_margin_costs_nothing_where_it_is_kept():
+    assert Margin().value(np.array([[1.0, 2.0], [0.5, 3.0]])).tolist() == [0.0, np.inf]
 
 
-def test_balancing_leaves_no_multiplier_out():
-    """Multipliers at their bounds, where classes have different sizes: a share of each stays."""
+def test_balancing_leaves_no_multiplier_out_and_changes_little_where_little_is_missing():
     y = np.repeat([0, 1, 2], [7, 3, 2])
     scores = ScoreSpace(multiclass_data(np.ones((12, 1)), y), "free")
     alpha = scores.balanced(np.ones((12, 2)), HingeSum())
     assert scores.imbalance(alpha) == 0
     assert alpha.min() > 0.2
-
-
-def test_balancing_changes_little_where_little_is_missing():
-    X, y = clouds(1, n=60)
-    scores = ScoreSpace(multiclass_data(X, y), "free")
+    scores = ScoreSpace(multiclass_data(*clouds(1, n=60)), "free")
     rng = np.random.default_rng(1)
-    exact = scores.balanced(rng.choice([0.0, 0.3, 1.0], (60, 3)), HingeSum())
-    off = np.clip(exact + 1e-8 * rng.standard_normal(exact.shape), 0, 1)
-    assert np.abs(scores.balanced(off, HingeSum()) - exact).max() < 1e-6
+    balanced = scores.balanced(rng.choice([0.0, 0.3, 1.0], (60, 3)), HingeSum())
+    off = np.clip(balanced + 1e-8 * rng.standard_normal(balanced.shape), 0, 1)
+    assert np.abs(scores.balanced(off, HingeSum()) - balanced).max() < 1e-6
+
+
+# The machines among each other, and elsewhere
 
 
 def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
@@ -182,14 +136,15 @@ def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
         reference = LogisticRegression(
             C=0.2, l1_ratio=1.0, solver="saga", tol=1e-8, max_iter=20_000, **penalty
         ).fit(X, y)
-    solution = solved(sx.sparse_multinomial_lr(X, y, lam=5.0))
-    theirs = loop_objective(
-        "sparse_multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 5.0
-    )
-    assert solution.certificate.lower <= theirs
-    assert theirs == pytest.approx(solution.certificate.upper, rel=1e-6)
-    np.testing.assert_array_equal(solution.model.coef == 0, np.abs(reference.coef_.T) < 1e-6)
-    assert (solution.model.coef == 0).any()
+    value = -reference.predict_log_proba(X)[np.arange(y.size), y].sum()
+    value += 5.0 * np.abs(reference.coef_).sum()
+    for found in (
+        solved(sx.sparse_multinomial_lr(X, y, lam=5.0)),
+        sx.fast.multiclass(X, y, lam=5.0, loss="sparse_softmax"),
+    ):
+        assert found.certificate.lower <= value
+        assert value == pytest.approx(found.certificate.upper, rel=2e-6)
+        np.testing.assert_array_equal(found.model.coef == 0, np.abs(reference.coef_.T) < 1e-6)
 
 
 def test_biases_are_polished_where_weights_vanish():
@@ -200,72 +155,70 @@ def test_biases_are_polished_where_weights_vanish():
     np.testing.assert_allclose(b - b[0], np.log([1.0, 3 / 7, 2 / 7]), rtol=1e-9)
 
 
-@pytest.mark.parametrize("build", [sx.weston_watkins, sx.crammer_singer])
-def test_two_classes_are_the_psvm(build):
+@pytest.mark.parametrize("loss", ["smoothed", "logistic", "softmax"])
+def test_smooth_losses_are_polished_to_rounding(loss):
+    X, y = clouds(2, n=60)
+    problem = sx.m3svm(X, y, lam=1e-3, p=4, loss=loss)
+    problem.solve(solver="CLARABEL", tol_gap_rel=1e-4, tol_gap_abs=1e-4, tol_feas=1e-4)
+    found, statement = problem.recover(), problem.formulation
+    assert min(statement.certify(found.models[0], dual).gap for dual in found.duals) < 1e-11
+    assert statement.objective(found.models[0]) < statement.objective(found.models[1])
+
+
+def test_two_classes_are_binary_machines():
     X, y = clouds(4, c=2)
-    lam = 0.4
-    multi = solved(build(X, y, lam=lam)).certificate
-    binary = solved(sx.psvm_dual(X, y, C=1 / lam, p=1)).certificate
-    assert multi.upper == pytest.approx(lam * binary.upper, rel=1e-6)
+    binary = value_of(sx.psvm_dual(X, y, C=1 / 0.4, p=1))
+    for build in (sx.weston_watkins, sx.crammer_singer):
+        assert value_of(build(X, y, lam=0.4)) == pytest.approx(0.4 * binary, rel=1e-6)
+    signs, w, b = np.where(y == 0, 1.0, -1.0), cp.Variable(3), cp.Variable()
+    for p in (1, 2, 3):
+        hinges = cp.sum(cp.pos(1 - cp.multiply(signs, X @ w + b)))
+        ridge = 0.5 * 1e-3 * (cp.sum_squares(w) + b**2)
+        own = cp.Problem(cp.Minimize(hinges + 0.2 * cp.norm(w) ** p + ridge))
+        found = value_of(sx.m3svm(X, y, lam=0.2, p=p, eps=1e-3))
+        assert found == pytest.approx(own.solve(solver="CLARABEL"), rel=1e-6)
 
 
-def test_msvm_is_weston_watkins_at_another_weight():
+def test_machines_that_are_the_same_at_other_parameters():
     X, y = clouds(5)
-    first = solved(sx.msvm(X, y, lam=0.7)).certificate
-    second = solved(sx.weston_watkins(X, y, lam=0.7 * 5 / 2)).certificate
-    assert first.upper == pytest.approx(second.upper, rel=1e-7)
-
-
-def test_top_one_is_crammer_singer_and_the_top_decreases():
-    X, y = clouds(6)
-    uppers = [solved(sx.topk_svm(X, y, lam=0.5, k=k)).certificate.upper for k in (1, 2, 3, 4)]
-    assert uppers[0] == pytest.approx(
-        solved(sx.crammer_singer(X, y, lam=0.5)).certificate.upper, rel=1e-7
-    )
+    pairs = [
+        (sx.msvm(X, y, lam=0.7), sx.weston_watkins(X, y, lam=0.7 * 5 / 2)),
+        (sx.topk_svm(X, y, lam=0.5, k=1), sx.crammer_singer(X, y, lam=0.5)),
+        # As ε vanishes.
+        (sx.m3svm(X, y, lam=0.3, p=2, eps=1e-8), sx.weston_watkins(X, y, lam=4 * 0.3)),
+        (sx.m3svm(X, y, lam=5 / 8, p=2, eps=1e-8), sx.msvm(X, y)),
+        (
+            sx.m3svm(X, y, lam=0.3, p=2, eps=1e-8, loss="softmax"),
+            sx.multinomial_lr(X, y, lam=4 * 0.3),
+        ),
+    ]
+    for one, other in pairs:
+        found = solved(one)
+        assert found.certificate.upper == pytest.approx(value_of(other), rel=1e-6)
+        # Weights of an optimum sum to zero.
+        np.testing.assert_allclose(found.model.coef.sum(axis=1), 0, atol=1e-6)
+    uppers = [value_of(sx.topk_svm(X, y, lam=0.5, k=k)) for k in (1, 2, 3, 4)]
     assert (np.diff(uppers) < 0).all()
+    hinge = value_of(sx.m3svm(X, y, lam=0.1, p=4))
+    for delta in (0.1, 1e-3):
+        smoothed = value_of(sx.m3svm(X, y, lam=0.1, p=4, loss="smoothed", delta=delta))
+        assert hinge < smoothed <= hinge + 30 * 3 * delta / 2 + 1e-6
 
 
-@builders
-def test_weights_of_an_optimum_sum_to_zero(build):
-    X, y = clouds(7)
-    model = solved(build(X, y, lam=0.5)).model
-    if build is not sx.sparse_multinomial_lr:
-        np.testing.assert_allclose(model.coef.sum(axis=1), 0, atol=1e-12)
-    assert model.intercept.shape == (4,)
+def test_a_common_feature_offset_is_another_problem_as_documented():
+    X, y = clouds(14)
+    plain = value_of(sx.m3svm(X, y, lam=0.1, p=4, eps=1e-2))
+    shifted = solved(sx.m3svm(X + 100.0, y, lam=0.1, p=4, eps=1e-2)).certificate
+    assert shifted.is_certified(1e-6)
+    assert shifted.upper > plain * (1 + 1e-4)
 
 
 def test_a_model_with_an_intercept_is_infeasible_without_one():
     X, y = clouds()
     statement = sx.weston_watkins(X, y, lam=1.0, intercept=False).formulation
-    assert statement.evaluate(model_of(statement, np.zeros((3, 4)), np.arange(4.0))).value == np.inf
-    assert statement.evaluate(model_of(statement, np.zeros((3, 4)), np.ones(4))).value == 90.0
-
-
-def test_errors_say_what_was_wrong():
-    X, y = clouds()
-    with pytest.raises(sx.DataError, match=r"lam must be a finite number in \(0, inf\), got 0"):
-        sx.weston_watkins(X, y, lam=0)
-    with pytest.raises(sx.DataError, match="k must be at most the number of classes, 4, got 5"):
-        sx.topk_svm(X, y, lam=1.0, k=5)
-    with pytest.raises(
-        sx.DataError, match="k must be a whole number from 1 to the number of classes, got True"
-    ):
-        sx.topk_svm(X, y, lam=1.0, k=True)
-    with pytest.raises(
-        sx.DataError, match=r"intercept must be 'free', 'none', .* got 'penalised'; this"
-    ):
-        sx.crammer_singer(X, y, lam=1.0, intercept="penalised")
-    with pytest.raises(sx.DataError, match="y holds one class only"):
-        sx.msvm(X, np.zeros(30))
-    statement = sx.msvm(X, y).formulation
-    with pytest.raises(
-        sx.DataError, match=r"alpha of msvm must have one multiplier .* expected shape \(30, 4\)"
-    ):
-        statement.repair({"alpha": np.zeros(30)})
-    with pytest.raises(
-        sx.DataError, match="the dual point of msvm needs the entry 'alpha', got beta"
-    ):
-        statement.repair({"beta": np.zeros(30)})
+    for b, value in ((np.arange(4.0), np.inf), (np.ones(4), 90.0)):
+        model = statement.scores.model(np.zeros((3, 4)), b, np.zeros(30, dtype=bool))
+        assert statement.evaluate(model).value == value
 
 
 def test_two_classes_have_one_score_as_in_scikit_learn():
@@ -278,5 +231,149 @@ def test_two_classes_have_one_score_as_in_scikit_learn():
     np.testing.assert_array_equal(face.predict(X), (score > 0).astype(int))
 
 
-def test_the_hard_margin_costs_nothing_where_it_is_kept():
-    assert Margin().value(np.array([[1.0, 2.0], [0.5, 3.0]])).tolist() == [0.0, np.inf]
+# Flows and norms
+
+
+def test_dual_norms():
+    V, S = np.random.default_rng(0).standard_normal((2, 5, 3))
+    for norm in (2, 1):
+        assert ((V * S).sum(axis=0) <= lengths(V, norm) * dual_lengths(S, norm)).all()
+    tight = np.sign(V)
+    np.testing.assert_allclose((V * tight).sum(axis=0), lengths(V, 1) * dual_lengths(tight, 1))
+
+
+def test_flows_at_their_bound_stay_as_they_are():
+    X, y = clouds(0, n=9)
+    S = np.random.default_rng(0).standard_normal((3, 6))
+    above = dual_lengths(exact(S), 2).upper
+    statement = sx.m3svm(X, y, lam=float(above.max()), p=1).formulation
+    repaired = statement.repair({**statement.zero_dual(), "flow": S})
+    assert statement.dual_violation(repaired) == 0
+    # But for the one with the bound, all are shorter than it.
+    longest = above.argmax()
+    np.testing.assert_array_equal(repaired["flow"][:, longest], S[:, longest])
+
+
+# Hard margins
+
+
+@pytest.mark.parametrize("norm", [2, 1])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 8.0, math.inf])
+def test_hard_margins_are_certified(p, norm):
+    X, y = separable()
+    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
+    # A solver's tolerances are absolute where an optimum is far below 1.
+    solution = solved(problem, solver_options={"tol_feas": 1e-11})
+    assert solution.certificate.is_certified(1e-6)
+    model = solution.model
+    scores = model.decision_function(X)
+    own = scores[np.arange(40), y]
+    scores[np.arange(40), y] = -np.inf
+    assert (own - scores.max(axis=1)).min() == pytest.approx(1.0, abs=1e-9)
+    k, j = np.triu_indices(4, 1)
+    size = np.linalg.norm(model.coef[:, k] - model.coef[:, j], ord=norm, axis=0)
+    value = size.max() if p == math.inf else (size**p).sum()
+    assert solution.certificate.upper == pytest.approx(value, rel=1e-9)
+    shifted = value_of(sx.m3svm_hard_margin(X + 1e5, y, p=p, norm=norm))
+    assert shifted == pytest.approx(value, rel=1e-5)
+    statement = problem.formulation
+    wrong = statement.repair({"alpha": np.random.default_rng(0).random((40, 4))})
+    for dual in (wrong, {"alpha": np.eye(40, 4)}):
+        assert statement.certify(model, dual).lower < value * (1 - 1e-3)
+    short = sx.MulticlassModel(
+        coef=0.99 * model.coef,
+        intercept=0.99 * model.intercept,
+        classes=model.classes,
+        support=model.support,
+    )
+    assert statement.certify(short).upper == math.inf
+
+
+@pytest.mark.parametrize("norm", [2, 1])
+@pytest.mark.parametrize("p", [3.0, 48.0, 200.0])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_hard_margins_of_any_exponent_are_certified(p, norm):
+    """By the root of the sum of powers, held against cvxpy's own p-norm."""
+    X = 0.5 * np.random.default_rng(5).standard_normal((40, 6))
+    y = np.arange(40) % 4
+    X = X + 2.0 * np.eye(6)[y]
+    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
+    certificate = sx.solve(problem, tol=1e-6).certificate
+    assert certificate.gap <= 1e-6
+    W, b = cp.Variable((6, 4)), cp.Variable(4)
+    margins = [
+        (X[y == k] @ (W[:, k] - W[:, j]) + b[k] - b[j]) >= 1
+        for k in range(4)
+        for j in range(4)
+        if j != k
+    ]
+    sizes = [cp.norm(W[:, k] - W[:, j], norm) for k in range(4) for j in range(k + 1, 4)]
+    own = cp.Problem(cp.Minimize(cp.pnorm(cp.hstack(sizes), p)), margins)
+    own.solve(solver="CLARABEL")
+    assert certificate.upper ** (1 / p) == pytest.approx(own.value, rel=1e-5)
+    assert problem.proved_bound(own.value) == pytest.approx(own.value**p)
+
+
+def test_limits_of_the_hard_margin():
+    X, y = separable(2)
+    longest = value_of(sx.m3svm_hard_margin(X, y, p=math.inf))
+    previous = math.inf
+    for p in (1.5, 2, 4, 16):
+        hard = value_of(sx.m3svm_hard_margin(X, y, p=p))
+        # Of small λ.
+        soft = value_of(sx.m3svm(X, y, lam=1e-4, p=p, eps=1e-12)) if p <= 4 else 1e-4 * hard
+        assert soft / 1e-4 == pytest.approx(hard, rel=1e-4)
+        # The p-norm of the six lengths tends to their maximum from above.
+        assert longest * (1 - 1e-6) <= hard ** (1 / p) < previous
+        previous = hard ** (1 / p)
+    assert previous < longest * 6 ** (1 / 16)
+    two = y < 2
+    reference = value_of(sx.hard_margin_dual(X[two], y[two]))
+    squares = value_of(sx.m3svm_hard_margin(X[two], y[two], p=2))
+    assert squares == pytest.approx(2 * reference, rel=1e-6)
+
+
+# Errors
+
+
+def test_errors_say_what_was_wrong():
+    X, y = clouds()
+    for build, arguments, why in (
+        (sx.weston_watkins, {"lam": 0}, r"lam must be a finite number in \(0, inf\), got 0"),
+        (sx.topk_svm, {"k": 5}, "k must be at most the number of classes, 4, got 5"),
+        (sx.topk_svm, {"k": True}, "k must be a whole number from 1 to the number of classes"),
+        (sx.fast.multiclass, {"k": 1.5}, "k must be a whole number from 1"),
+        (sx.crammer_singer, {"intercept": "penalised"}, "intercept must be 'free', 'none', .*this"),
+        (sx.fast.multiclass, {"loss": "hinge"}, "loss must be one of 'weston_watkins', .*'hinge'"),
+        (sx.m3svm, {"p": 0.5}, r"p must be .* in \[1, inf\), got 0.5; p < 1 is not convex"),
+        (sx.fast.m3svm, {"p": math.inf}, r"p must be a finite number in \[1, inf\), got inf"),
+        (sx.m3svm_hard_margin, {"p": 0.9}, "p < 1 is not convex"),
+        (sx.m3svm, {"eps": 0}, "eps must be .* got 0; the certificate divides by it"),
+        (sx.m3svm, {"loss": "log"}, "loss must be one of 'hinge', 'smoothed', .*, got 'log'"),
+        (sx.m3svm, {"norm": 3}, r"norm must be 2 \(Euclidean\) or 1 \(sum of absolute values\)"),
+        (sx.m3svm, {"loss": "smoothed", "delta": -1}, "delta must be a finite number"),
+    ):
+        with pytest.raises(sx.DataError, match=why):
+            build(X, y, **arguments)
+    with pytest.raises(sx.DataError, match="y holds one class only"):
+        sx.msvm(X, np.zeros(30))
+    with pytest.raises(sx.SolverFailed, match="some two classes are not separable"):
+        solved(sx.m3svm_hard_margin(X, y, p=2))
+
+
+def test_dual_points_that_do_not_fit_are_refused():
+    X, y = clouds()
+    msvm, m3svm = sx.msvm(X, y).formulation, sx.m3svm(X, y).formulation
+    alpha = np.zeros((30, 4))
+    for refused, dual, why in (
+        (msvm.repair, {"alpha": np.zeros(30)}, r"one multiplier .* expected shape \(30, 4\)"),
+        (msvm.repair, {"beta": alpha}, "the dual point of msvm needs the entry 'alpha', got beta"),
+        (
+            m3svm.repair,
+            {"alpha": alpha, "flow": alpha},
+            r"flow of m3svm .* expected shape \(3, 6\)",
+        ),
+        (m3svm.dual_objective, {"alpha": alpha}, "needs the entry 'flow'"),
+    ):
+        with pytest.raises(sx.DataError, match=why):
+            refused(dual)

@@ -49,60 +49,57 @@ LOSSES = [
     TopHinge(3),
     TopHinge(4),
 ]
-CLASSICAL = {
-    "weston_watkins": {},
-    "crammer_singer": {},
-    "msvm": {},
-    "topk_svm": {},
-    "multinomial_lr": {},
-    "sparse_multinomial_lr": {},
-}
+CLASSICAL = (
+    "weston_watkins",
+    "crammer_singer",
+    "msvm",
+    "topk_svm",
+    "multinomial_lr",
+    "sparse_multinomial_lr",
+)
 
 
 # The statements in ball arithmetic, written from their definitions
 
 
+def rational(x):
+    return flint.arb(flint.fmpq(*Fraction(x).as_integer_ratio()))
+
+
+def added(balls):
+    return sum(balls, flint.arb(0))
+
+
 def exact_loss(loss, f):
-    name, one = loss.name, flint.arb(1)
-    gamma = [one - v for v in f]
-    if name == "hinge":
-        return sum((g.max(0) for g in gamma), flint.arb(0))
-    if name == "smoothed":
+    gamma = [1 - v for v in f]
+    if loss.name == "hinge":
+        return added(g.max(0) for g in gamma)
+    if loss.name == "smoothed":
         delta = ball(loss.delta)
+        roots = [(g * g + delta * delta).sqrt() for g in gamma]
         # For γ < 0 in the form without cancellation.
-        return sum(
-            (
-                (
-                    (g + (g * g + delta * delta).sqrt()) / 2
-                    if not g < 0
-                    else delta * delta / ((g * g + delta * delta).sqrt() - g) / 2
-                )
-                for g in gamma
-            ),
-            flint.arb(0),
+        return added(
+            delta * delta / (root - g) / 2 if g < 0 else (g + root) / 2
+            for g, root in zip(gamma, roots, strict=True)
         )
-    if name == "logistic":
-        return sum(((-v).exp().log1p() for v in f), flint.arb(0))
-    if name == "softmax":
-        least = min(0.0, *(float(v.mid()) for v in f))
-        shift = flint.arb(least)
-        if least == 0.0:
-            return sum(((-v).exp() for v in f), flint.arb(0)).log1p()
-        return -shift + (shift.exp() + sum(((shift - v).exp() for v in f), flint.arb(0))).log()
-    largest = gamma[0]
-    for g in gamma[1:]:
-        largest = largest.max(g)
-    if name == "crammer_singer":
-        return largest.max(0)
+    if loss.name == "logistic":
+        return added((-v).exp().log1p() for v in f)
+    if loss.name == "softmax":
+        shift = flint.arb(min(0.0, *(float(v.mid()) for v in f)))
+        if shift == 0:
+            return added((-v).exp() for v in f).log1p()
+        return -shift + (shift.exp() + added((shift - v).exp() for v in f)).log()
+    # Sums of the k largest, the zero of the own class among them.
+    k = getattr(loss, "k", 1)
     ordered = sorted([*gamma, flint.arb(0)], key=lambda g: g.mid(), reverse=True)
-    return (sum(ordered[: loss.k], flint.arb(0)) / loss.k).max(0)
+    return (added(ordered[:k]) / k).max(0)
 
 
 def exact_differences(X, codes, W, b):
     rows = []
     for x, own in zip(dense(X), codes, strict=True):
         scores = [
-            sum((ball(v) * ball(w) for v, w in zip(x, column, strict=True)), ball(bias))
+            added(ball(v) * ball(w) for v, w in zip(x, column, strict=True)) + ball(bias)
             for column, bias in zip(W.T, b, strict=True)
         ]
         rows.append([scores[own] - score for k, score in enumerate(scores) if k != own])
@@ -112,37 +109,30 @@ def exact_differences(X, codes, W, b):
 def exact_losses(statement, model):
     data = statement.scores.data
     rows = exact_differences(data.X, data.codes, model.coef, model.intercept)
-    return sum(
-        (ball(s) * exact_loss(statement.loss, f) for s, f in zip(data.weight, rows, strict=True)),
-        flint.arb(0),
-    )
+    weighted = zip(data.weight, rows, strict=True)
+    return added(ball(s) * exact_loss(statement.loss, f) for s, f in weighted)
 
 
 def pairs(c):
     return [(k, j) for k in range(c) for j in range(k + 1, c)]
 
 
-def exact_norm(v, norm):
-    return (
-        sum((x * x for x in v), flint.arb(0)).sqrt()
-        if norm == 2
-        else sum((abs(x) for x in v), flint.arb(0))
-    )
-
-
-def exact_power(x, p):
-    return flint.arb(0) if x == 0 else x ** ball(p)
-
-
 def exact_squares(A):
-    return sum((ball(x) ** 2 for x in np.ravel(A)), flint.arb(0))
+    return added(ball(x) ** 2 for x in np.ravel(A))
 
 
 def exact_lengths(W, norm):
-    return [
-        exact_norm([ball(a) - ball(b) for a, b in zip(W[:, k], W[:, j], strict=True)], norm)
+    columns = [
+        [ball(a) - ball(b) for a, b in zip(W[:, k], W[:, j], strict=True)]
         for k, j in pairs(W.shape[1])
     ]
+    if norm == 1:
+        return [added(abs(x) for x in v) for v in columns]
+    return [added(x * x for x in v).sqrt() for v in columns]
+
+
+def exact_powers(lengths, p):
+    return added(x ** ball(p) for x in lengths if x != 0)
 
 
 def exact_objective(statement, model):
@@ -151,18 +141,15 @@ def exact_objective(statement, model):
         lengths = exact_lengths(W, statement.norm)
         if math.isinf(statement.p):
             return max(lengths, key=lambda x: x.mid())
-        return sum((exact_power(x, statement.p) for x in lengths), flint.arb(0))
+        return exact_powers(lengths, statement.p)
     total, lam = exact_losses(statement, model), ball(statement.lam)
     if name == "m3svm":
-        powers = sum(
-            (exact_power(x, statement.p) for x in exact_lengths(W, statement.norm)), flint.arb(0)
-        )
+        powers = exact_powers(exact_lengths(W, statement.norm), statement.p)
         return total + lam * powers + ball(statement.eps) * (exact_squares(W) + exact_squares(b))
     if name == "sparse_multinomial_lr":
-        return total + lam * sum((abs(ball(w)) for w in W.ravel()), flint.arb(0))
+        return total + lam * added(abs(ball(w)) for w in W.ravel())
     if name == "msvm":
-        squares = sum((x * x for x in exact_lengths(W, 2)), flint.arb(0)) + exact_squares(W)
-        return total + lam * squares / 2
+        return total + lam * (exact_powers(exact_lengths(W, 2), 2.0) + exact_squares(W)) / 2
     return total + lam * exact_squares(W)
 
 
@@ -171,50 +158,50 @@ def entropy(a):
 
 
 def exact_conjugate(loss, alpha, s):
-    a = [
-        flint.arb(flint.fmpq(*Fraction(x).as_integer_ratio()) / flint.fmpq(*s.as_integer_ratio()))
-        for x in alpha
-    ]
-    rest = flint.fmpq(*(1 - sum(alpha) / s).as_integer_ratio())
-    each_rest = [flint.arb(flint.fmpq(*(1 - x / s).as_integer_ratio())) for x in alpha]
-    weight = flint.arb(flint.fmpq(*s.as_integer_ratio()))
+    a, rest = [rational(x / s) for x in alpha], [rational(1 - x / s) for x in alpha]
+    value = added(a)
     if loss.name == "smoothed":
-        value = sum(
-            (x + ball(loss.delta) * (x * r).sqrt() for x, r in zip(a, each_rest, strict=True)),
-            flint.arb(0),
-        )
+        both = zip(a, rest, strict=True)
+        value += ball(loss.delta) * added((x * r).sqrt() for x, r in both)
     elif loss.name == "logistic":
-        value = sum(
-            (entropy(x) + entropy(r) for x, r in zip(a, each_rest, strict=True)), flint.arb(0)
-        )
+        value = added(entropy(x) for x in a + rest)
     elif loss.name == "softmax":
-        value = sum((entropy(x) for x in a), entropy(flint.arb(rest)))
-    else:
-        value = sum(a, flint.arb(0))
-    return weight * value
+        value = added(entropy(x) for x in [*a, rational(1 - sum(alpha) / s)])
+    return rational(s) * value
 
 
 def exact_rows(statement, dual):
     data = statement.scores.data
-    full = np.asarray(dual["alpha"])
+    full = np.asarray(dual["alpha"]).tolist()
     return [
-        [Fraction(float(full[i, k])) for k in range(data.c) if k != own]
-        for i, own in enumerate(data.codes)
+        [Fraction(x) for k, x in enumerate(row) if k != own]
+        for row, own in zip(full, data.codes, strict=True)
     ]
 
 
-def exact_balance(statement, rows):
-    data = statement.scores.data
-    g = [Fraction(0)] * data.c
-    for row, own in zip(rows, data.codes, strict=True):
-        for value, k in zip(row, [k for k in range(data.c) if k != own], strict=True):
-            g[own] += value
-            g[k] -= value
-    return g
+def exact_gradient(X, codes, c, rows):
+    """X'B in rational numbers; the balance, for a column of ones."""
+    G = [[Fraction(0)] * c for _ in range(X.shape[1])]
+    for x, row, own in zip(X.tolist(), rows, codes, strict=True):
+        for value, k in zip(row, [k for k in range(c) if k != own], strict=True):
+            for j, entry in enumerate(x if value else ()):
+                G[j][own] += value * Fraction(entry)
+                G[j][k] -= value * Fraction(entry)
+    return G
+
+
+def exact_balance(codes, c, rows):
+    return exact_gradient(np.ones((len(rows), 1)), codes, c, rows)[0]
+
+
+def exact_flow_lengths(statement, S):
+    if statement.norm == 2:
+        return [exact_squares(column).sqrt() for column in S.T]
+    return [ball(np.abs(column).max(initial=0.0)) for column in S.T]
 
 
 def assert_feasible(statement, dual):
-    """Every constraint of the dual problem in rational numbers, but div S = G of the hard margin."""
+    """Every constraint of the dual in rational numbers, but div S = G of the hard margin."""
     data, loss = statement.scores.data, statement.loss
     rows = exact_rows(statement, dual)
     for row, s in zip(rows, map(Fraction, data.weight.tolist()), strict=True):
@@ -229,67 +216,38 @@ def assert_feasible(statement, dual):
             assert loss.k * max(row) <= s
             assert (loss.k - 1) * max(row) <= sum(row)
     if statement.scores.intercept == "free":
-        assert not any(exact_balance(statement, rows))
+        assert not any(exact_balance(data.codes, data.c, rows))
     if statement.name == "m3svm" and statement.p == 1:
-        S = np.asarray(dual["flow"])
-        for m in range(S.shape[1]):
-            size = (
-                exact_squares(S[:, m]).sqrt()
-                if statement.norm == 2
-                else ball(np.abs(S[:, m]).max(initial=0.0))
-            )
-            assert not size > ball(statement.lam)
+        lam = ball(statement.lam)
+        assert not any(x > lam for x in exact_flow_lengths(statement, np.asarray(dual["flow"])))
     if statement.name == "sparse_multinomial_lr":
-        for row in exact_gradient(statement, rows):
-            assert not any(abs(x) > ball(statement.lam) for x in row)
-
-
-def exact_gradient(statement, rows):
-    data = statement.scores.data
-    X = dense(data.X)
-    G = [[Fraction(0)] * data.c for _ in range(X.shape[1])]
-    for x, row, own in zip(X.tolist(), rows, data.codes, strict=True):
-        for value, k in zip(row, [k for k in range(data.c) if k != own], strict=True):
-            if value:
-                for j, entry in enumerate(x):
-                    part = value * Fraction(entry)
-                    G[j][own] += part
-                    G[j][k] -= part
-    return [[flint.arb(flint.fmpq(*x.as_integer_ratio())) for x in row] for row in G]
-
-
-def exact_gains(statement, dual):
-    rows = zip(exact_rows(statement, dual), map(Fraction, statement.weight.tolist()), strict=True)
-    return sum((exact_conjugate(statement.loss, row, s) for row, s in rows), flint.arb(0))
+        for row in exact_gradient(dense(data.X), data.codes, data.c, rows):
+            assert max(map(abs, row)) <= Fraction(statement.lam)
 
 
 def exact_dual_objective(statement, dual):
-    data, name = statement.scores.data, statement.name
-    rows, total = exact_rows(statement, dual), exact_gains(statement, dual)
+    data, name, rows = statement.scores.data, statement.name, exact_rows(statement, dual)
+    weights = map(Fraction, statement.weight.tolist())
+    total = added(
+        exact_conjugate(statement.loss, row, s) for row, s in zip(rows, weights, strict=True)
+    )
     if name == "sparse_multinomial_lr":
         return total
-    G = exact_gradient(statement, rows)
-    if name == "m3svm":
-        S, c, p = np.asarray(dual["flow"]), data.c, statement.p
-        for m, (k, j) in enumerate(pairs(c)):
-            for i in range(S.shape[0]):
-                G[i][k] -= ball(S[i, m])
-                G[i][j] += ball(S[i, m])
-            size = (
-                exact_squares(S[:, m]).sqrt()
-                if statement.norm == 2
-                else ball(np.abs(S[:, m]).max(initial=0.0))
-            )
-            if p > 1 and size != 0:
-                lam, q = ball(statement.lam), ball(p)
-                total -= (q - 1) * lam * (size / (lam * q)) ** (q / (q - 1))
-        squares = sum((x * x for row in G for x in row), flint.arb(0))
-        g = exact_balance(statement, rows)
-        squares += sum((flint.arb(flint.fmpq(*x.as_integer_ratio())) ** 2 for x in g), flint.arb(0))
-        return total - squares / (4 * ball(statement.eps))
-    squares = sum((x * x for row in G for x in row), flint.arb(0))
-    kappa = flint.arb(data.c + 1) / 2 if name == "msvm" else flint.arb(1)
-    return total - squares / (4 * ball(statement.lam) * kappa)
+    G = exact_gradient(dense(data.X), data.codes, data.c, rows)
+    if name != "m3svm":
+        kappa = Fraction(data.c + 1, 2) if name == "msvm" else 1
+        squares = added(rational(x) ** 2 for row in G for x in row)
+        return total - squares / (4 * ball(statement.lam) * rational(kappa))
+    S, lam, p = np.asarray(dual["flow"]), ball(statement.lam), ball(statement.p)
+    for m, (k, j) in enumerate(pairs(data.c)):
+        for i, flow in enumerate(map(Fraction, S[:, m].tolist())):
+            G[i][k] -= flow
+            G[i][j] += flow
+    if statement.p > 1:
+        sizes = [size for size in exact_flow_lengths(statement, S) if size != 0]
+        total -= added((p - 1) * lam * (size / (lam * p)) ** (p / (p - 1)) for size in sizes)
+    residual = [x for row in G for x in row] + exact_balance(data.codes, data.c, rows)
+    return total - added(rational(x) ** 2 for x in residual) / (4 * ball(statement.eps))
 
 
 # Hostile data, models and dual points
@@ -369,10 +327,9 @@ def number(rng, wide):
 @given(seed=seeds)
 def test_losses_and_conjugates_are_within_their_errors(loss, seed):
     rng = np.random.default_rng(seed)
-    f = np.concatenate([
-        rng.normal(0.5, 2.0, (6, 3)), rng.choice([0.0, 1.0, np.nextafter(1.0, 0), 700.0, -700.0, 40.0], (6, 3)),
-        10.0 ** rng.uniform(-12, 2, (6, 3)) * rng.choice([-1, 1], (6, 3)),
-    ])  # fmt: skip
+    corners = [0.0, 1.0, np.nextafter(1.0, 0), 700.0, -700.0, 40.0]
+    sizes = 10.0 ** rng.uniform(-12, 2, (6, 3)) * rng.choice([-1, 1], (6, 3))
+    f = np.concatenate([rng.normal(0.5, 2.0, (6, 3)), rng.choice(corners, (6, 3)), sizes])
     error = rng.choice([0.0, 1e-17, 1e-9, 1e-3], f.shape)
     found = loss.value(Bounded(f, error))
     for sign in (-1.0, 1.0):
@@ -460,12 +417,7 @@ def test_balance_is_exact(loss, seed):
     alpha = scores.balanced(weight[:, None] * a, loss)
     assert loss.domain_violation(alpha, weight) == 0
     codes = scores.data.codes
-    g = [Fraction(0)] * c
-    for row, own in zip(alpha.tolist(), codes.tolist(), strict=True):
-        for value, k in zip(row, [k for k in range(c) if k != own], strict=True):
-            g[own] += Fraction(value)
-            g[k] -= Fraction(value)
-    assert not any(g)
+    assert not any(exact_balance(codes, c, [list(map(Fraction, row)) for row in alpha.tolist()]))
     assert is_balanced(alpha, codes, c)
     assert scores.imbalance(alpha) == 0
     np.testing.assert_array_equal(scores.balanced(alpha, loss), alpha)
