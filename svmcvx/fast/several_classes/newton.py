@@ -165,11 +165,8 @@ class ScoreBounds:
         return status
 
 
-class Start(NamedTuple):
-    """A point U and multipliers inside their domain, both of an earlier solution."""
-
-    U: Floats
-    alpha: Floats
+# A point U and multipliers inside their domain, both of an earlier solution.
+Start: TypeAlias = tuple[Floats, Floats]
 
 
 def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start | None:
@@ -180,14 +177,14 @@ def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -
     if warm is None:
         return None
     data, model = system.scores.data, warm.model
+    refused = "warm_start must be a Solution of the same data, got "
     if not isinstance(model, MulticlassModel) or not np.array_equal(model.classes, data.classes):
-        raise DataError("warm_start must be a Solution of the same data, got one of other classes")
-    if model.coef.shape != (data.X.shape[1], data.c) or not (
-        usable(model.coef) and usable(model.intercept)
-    ):
+        raise DataError(f"{refused}one of other classes")
+    fits = model.coef.shape == (data.X.shape[1], data.c)
+    if not (fits and usable(model.coef) and usable(model.intercept)):
         raise DataError(
-            "warm_start must be a Solution of the same data, got weights of shape"
-            f" {model.coef.shape} for {data.X.shape[1]} features and {data.c} classes"
+            f"{refused}weights of shape {model.coef.shape} for {data.X.shape[1]} features and"
+            f" {data.c} classes"
         )
     if "alpha" not in warm.dual:
         raise DataError(
@@ -197,9 +194,8 @@ def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -
     # The biases of a model belong to the data as they were passed, those of U to the data of the
     # scores.
     intercept = model.intercept + system.scores.centre @ model.coef
-    return Start(
-        system.point(model.coef, intercept), statement.projected(statement.multipliers(warm.dual))
-    )
+    alpha = statement.projected(statement.multipliers(warm.dual))
+    return system.point(model.coef, intercept), alpha
 
 
 class Projection(NamedTuple):
@@ -274,14 +270,6 @@ class Envelope:
         return FaceCurvature(data.n, self.sigma, owner[:count], rows[:count])
 
 
-class _Point(NamedTuple):
-    """Differences, gradient of the minimised function, and the projection of the envelope."""
-
-    f: Floats
-    gradient: Floats
-    response: Projection | None
-
-
 class AugmentedNewton:
     """Newton steps on the problem, or on its envelope if the loss is not smooth."""
 
@@ -347,7 +335,7 @@ class AugmentedNewton:
         # Steps after which the scores are computed afresh.
         if steps and steps % 20 == 0:
             self.S = np.asarray(self.system.Z @ self.U)
-        self.point = self._evaluate(self.promised)
+        self._evaluate()
         status = self.bounds.report(self.monitor, steps)
         if self.monitor.gap < 0.99 * self.smallest:
             self.improved, self.idle = steps, 0
@@ -376,44 +364,43 @@ class AugmentedNewton:
 
     # The line search detects and shortens steps that overflow.
     @quietly
-    def _evaluate(self, promised: float) -> _Point:
+    def _evaluate(self) -> None:
         """Evaluate the present point; move the centre, or reduce the smoothing, if the point is
         near its optimum.
         """
         system, envelope, penalty, tol = self.system, self.envelope, self.penalty, self.monitor.tol
-        f, self.terms = system.scores.differences(self.S), penalty.at(self.U)
-        losses = self._losses(f)
+        self.f, self.terms = system.scores.differences(self.S), penalty.at(self.U)
+        losses = self._losses(self.f)
         self.bounds.offer_model(self.U, losses + self.terms.value)
-        self.alpha, response = self._multipliers(f)
-        gradient = system.gradient(self.alpha, self.terms.gradient)
-        part, smoothing = self.terms.gap(gradient, losses)
+        self.alpha, self.response = self._multipliers(self.f)
+        self.gradient = system.gradient(self.alpha, self.terms.gradient)
+        part, smoothing = self.terms.gap(self.gradient, losses)
         left, self.rounded = smoothing, losses + self.terms.value
         if envelope is not None:
             s = self.bounds.statement.weight
             conjugate = float(self.loss.conjugate(self.alpha, s).sum())
-            left += max(losses - conjugate + float((self.alpha * f).sum()), 0.0)
+            left += max(losses - conjugate + float((self.alpha * self.f).sum()), 0.0)
             # Of the envelope, which is far below the loss while σ is small.
             self.rounded = float(self.alpha.sum()) + self.terms.value
         self._offer_if_close(part + left)
-        if self.predicted is not None and promised + left <= 3.0 * tol * self.bounds.size:
+        if self.predicted is not None and self.promised + left <= 3.0 * tol * self.bounds.size:
             self._offer_dual(self.predicted)
         moved = False
         # Part of the gap from the gradient, relative to the other part, at which the multipliers
         # become the centre.
-        if envelope is not None and response is not None and part <= 0.1 * left:
-            envelope.centre = response.full
+        if envelope is not None and self.response is not None and part <= 0.1 * left:
+            envelope.centre = self.response.full
             # σ grows slowly, but for subproblems that took one step.
             growth = 2.0 if self.inner_steps > 1 else 10.0
             envelope.sigma = min(envelope.sigma * growth, 1e20 * self.unit)
             self.inner_steps, moved = 0, True
-        least = part if envelope is not None else promised
+        least = part if envelope is not None else self.promised
         if penalty.nu and least <= left and smoothing > 0.1 * tol * self.bounds.size:
             penalty.nu *= 0.1 if least <= 0.1 * left else 0.2
             self.terms, moved = penalty.at(self.U), True
         if moved:
-            self.alpha, response = self._multipliers(f)
-            gradient = system.gradient(self.alpha, self.terms.gradient)
-        return _Point(f, gradient, response)
+            self.alpha, self.response = self._multipliers(self.f)
+            self.gradient = system.gradient(self.alpha, self.terms.gradient)
 
     def _offer_if_close(self, estimate: float) -> None:
         """Compute a dual point if the estimated gap is near the tolerance, or has fallen much: on
@@ -440,9 +427,9 @@ class AugmentedNewton:
     @quietly
     def direction(self) -> NewtonStep:
         """Return Newton's step; a step of length 0 if no decrease is predicted."""
-        system, (f, gradient, _) = self.system, self.point
-        D = self._direction(self.point)
-        predicted = -float((gradient * D).sum())
+        system, f = self.system, self.f
+        D = self._direction()
+        predicted = -float((self.gradient * D).sum())
         if not 0 < predicted < math.inf:
             self.promised = 0.0
             return NewtonStep(0.0, lambda t: 0.0, lambda t: None)
@@ -463,19 +450,19 @@ class AugmentedNewton:
 
         return NewtonStep(predicted, derivative, take)
 
-    def _curvature(self, point: _Point) -> Curvature:
+    def _curvature(self) -> Curvature:
         scores, loss = self.system.scores, self.loss
-        if self.envelope is not None and point.response is not None:
-            return self.envelope.curvature(point.response)
-        a = loss.multipliers(point.f)
+        if self.envelope is not None and self.response is not None:
+            return self.envelope.curvature(self.response)
+        a = loss.multipliers(self.f)
         if isinstance(loss, Softmax):
             return SoftmaxCurvature(scores, a)
         return SeparateCurvature(scores, self.system.weight * a * (1.0 - a))
 
-    def _direction(self, point: _Point) -> Floats:
+    def _direction(self) -> Floats:
         """Return the Newton step, by the system that costs least."""
         system, settings, terms = self.system, self.settings, self.terms
-        curvature, gradient = self._curvature(point), point.gradient
+        curvature, gradient = self._curvature(), self.gradient
         (r, c), n = system.shape, system.scores.data.n
         terms.damp(gradient)
         rows = system.unknowns if terms.shift_invariant else r * c

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate.bounded import quietly
 from svmcvx.data import Features
-from svmcvx.fast.several_classes.systems import PenaltyInverse, PenaltyTerms
 from svmcvx.formulations.multiclass.statement import lengths, pair_differences
 from svmcvx.losses import hinge_power_conjugate
 
@@ -35,25 +34,40 @@ Floats: TypeAlias = NDArray[np.float64]
 TINY = float(np.finfo(np.float64).tiny)
 # Least smoothing ν.
 LEAST_NU = 1e-12
-# No step brings a multiplier nearer to its bound than this share of its distance before.
-BOUNDARY_SHARE = 0.1
 
 
-class Terms(PenaltyTerms, ABC):
+class Terms(ABC):
     """A penalty at a point U, with the derivatives of the smoothed one."""
 
+    # Whether the same vector added to the columns of all classes changes nothing.
+    shift_invariant: bool
+    # Second derivative of the biases that is added.
+    damping: float
     penalty: WeightPenalty
     value: float
     gradient: Floats
+
+    @abstractmethod
+    def edge(self, k: int, j: int) -> Floats:
+        """Return minus the second derivatives in the columns of classes k < j, as a new array."""
+
+    def own(self, k: int) -> Floats | float:
+        """Return the diagonal of what those of class k are more than the sum of its edges."""
+        return 0.0
+
+    @abstractmethod
+    def diagonal(self, k: int) -> Floats:
+        """Return the diagonal of the second derivatives in the column of class k."""
+
+    @abstractmethod
+    def product(self, D: Floats) -> Floats:
+        """Return the change of the gradient with U."""
 
     def damp(self, gradient: Floats) -> None:
         """Add second derivatives where there may be none, in proportion to the gradient of the
         whole problem.
         """
         self.damping = 1e-2 * float(np.abs(gradient[self.penalty.columns :]).max(initial=0.0))
-
-    def own(self, k: int) -> Floats | float:
-        return 0.0
 
     @abstractmethod
     def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
@@ -143,27 +157,22 @@ class PairTerms(Terms):
 
     @cached_property
     def V(self) -> Floats:
-        """The differences of the weights."""
         return np.asarray(self.W @ self.penalty.P)
 
     @cached_property
     def size(self) -> Floats:
-        """Their norms."""
         return lengths(self.V, 2)
 
     @cached_property
     def r(self) -> Floats:
-        """Their smoothed norms."""
         return np.hypot(self.size, self.penalty.nu)
 
     @cached_property
     def stiffness(self) -> Floats:
-        """Flows over differences."""
         return np.asarray(self.penalty.lam * self.penalty.p * self.r ** (self.penalty.p - 2.0))
 
     @property
     def flow(self) -> Floats:
-        """The derivatives in the differences."""
         return self.stiffness * self.V
 
     def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
@@ -240,13 +249,13 @@ class PairTerms(Terms):
             diagonal[: penalty.columns] += along[:, penalty.P[k] != 0].sum(axis=1)
         return np.asarray(diagonal)
 
-    def inverse(self) -> PenaltyInverse | None:
+    def inverse(self) -> PairInverse | None:
         """Return the inverse of the second derivatives in the weights, None if there is none."""
         smooth = self.penalty.p == 2 or (self.penalty.p > 2 and self.V.any())
         return PairInverse(self) if smooth else None
 
 
-class PairInverse(PenaltyInverse):
+class PairInverse:
     """The inverse by the formula of Sherman, Morrison and Woodbury, on rows that sum to zero."""
 
     def __init__(self, terms: PairTerms) -> None:
@@ -257,6 +266,7 @@ class PairInverse(PenaltyInverse):
         if p > 2:
             size = np.maximum(terms.size, 1e-3 * float(terms.size.max()))
         a = penalty.lam * p * size ** (p - 2.0)
+        # Second derivative in the biases of raw features.
         self.bias = 2.0 * penalty.eps
         laplacian = (self.P * a) @ self.P.T
         # On rows that sum to zero the constant changes nothing.
@@ -270,6 +280,7 @@ class PairInverse(PenaltyInverse):
             self.triangle = sl.cholesky(small, lower=True)
 
     def apply(self, G: Floats) -> Floats:
+        """Return the inverse times a matrix of the shape of the weights."""
         found = np.asarray(G @ self.classes)
         if self.triangle is None:
             return found
@@ -278,6 +289,9 @@ class PairInverse(PenaltyInverse):
         return np.asarray(found - (self.directions * solved) @ self.pairs.T)
 
     def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
+        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows
+        ``X[position]`` and `Q`.
+        """
         products = X @ X.T
         dense = products.toarray() if sp.issparse(products) else products
         matrix = np.asarray(dense[np.ix_(position, position)])
@@ -305,7 +319,9 @@ class AbsolutePenalty(WeightPenalty):
         terms = self.at(U)
         own = terms.flow if self.flow is None else self.flow
         full = terms.flow + terms.second * D[: self.columns]
-        reach = np.abs(own) + (1.0 - BOUNDARY_SHARE) * (self.lam - np.abs(own))
+        # At a bound the second derivative is too small for later steps to move the multiplier: a
+        # tenth of its distance is left.
+        reach = np.abs(own) + 0.9 * (self.lam - np.abs(own))
         self.flow = np.clip(own + min(length, 1.0) * (full - own), -reach, reach)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -25,57 +25,11 @@ from svmcvx.fast.several_classes.projection_passes import face_product
 from svmcvx.formulations.multiclass.statement import ScoreSpace
 from svmcvx.numerical import conjugate_gradients
 
+if TYPE_CHECKING:
+    from svmcvx.fast.several_classes.penalties import PairInverse, Terms
+
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
-
-
-class PenaltyTerms(Protocol):
-    """Second derivatives of a penalty at a point."""
-
-    # Whether the same vector added to the columns of all classes changes nothing.
-    shift_invariant: bool
-    # Second derivative of the biases that is added.
-    damping: float
-
-    def edge(self, k: int, j: int) -> Floats:
-        """Return minus the second derivatives in the columns of classes k < j, as a new array."""
-
-    def own(self, k: int) -> Floats | float:
-        """Return the diagonal of what those of class k are more than the sum of its edges."""
-
-    def diagonal(self, k: int) -> Floats:
-        """Return the diagonal of the second derivatives in the column of class k."""
-
-    def product(self, D: Floats) -> Floats:
-        """Return the change of the gradient with U."""
-
-
-class PenaltyInverse(Protocol):
-    """The inverse of the second derivatives of a penalty in the weights of raw features."""
-
-    # Second derivative in the biases.
-    bias: float
-
-    def apply(self, G: Floats) -> Floats:
-        """Return the inverse times a matrix of the shape of the weights."""
-
-    def gram(self, X: Features, position: Rows, Q: Floats) -> Floats:
-        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows
-        ``X[position]`` and `Q`.
-        """
-
-
-class Curvature(Protocol):
-    """Second derivatives of the losses in the scores: a Laplacian for each observation."""
-
-    def edge(self, k: int, j: int) -> Floats:
-        """Return the weight of each observation between the classes k and j."""
-
-    def vertex(self, k: int) -> Floats:
-        """Return the weight of each observation in the diagonal block of class k."""
-
-    def product(self, S: Floats) -> Floats:
-        """Return the change of the derivatives with the scores."""
 
 
 class SeparateCurvature:
@@ -86,16 +40,13 @@ class SeparateCurvature:
         self.vertices = np.abs(scores.coefficients(h))
 
     def edge(self, k: int, j: int) -> Floats:
-        """The observations of k towards j, and those of j towards k."""
         towards = np.where(self.codes == k, self.vertices[:, j], self.vertices[:, k])
         return np.where((self.codes == k) | (self.codes == j), towards, 0.0)
 
     def vertex(self, k: int) -> Floats:
-        """The sum of h for observations of k, the entry of k for others."""
         return self.vertices[:, k]
 
     def product(self, S: Floats) -> Floats:
-        """By the differences."""
         return self.scores.coefficients(self.h * self.scores.differences(S))
 
 
@@ -107,15 +58,12 @@ class SoftmaxCurvature:
         self.share[np.arange(a.shape[0]), scores.data.codes] = np.maximum(1.0 - a.sum(axis=1), 0.0)
 
     def edge(self, k: int, j: int) -> Floats:
-        """The products of the probabilities."""
         return np.asarray(self.weight * self.share[:, k] * self.share[:, j])
 
     def vertex(self, k: int) -> Floats:
-        """The variance of the indicator of k."""
         return np.asarray(self.weight * self.share[:, k] * (1.0 - self.share[:, k]))
 
     def product(self, S: Floats) -> Floats:
-        """(diag(p) − pp') S."""
         centred_scores = S - row_sums(self.share * S)[:, None]
         return np.asarray(self.weight[:, None] * self.share * centred_scores)
 
@@ -129,19 +77,21 @@ class FaceCurvature:
         self.n, self.sigma, self.owner, self.rows = n, sigma, owner, rows
 
     def edge(self, k: int, j: int) -> Floats:
-        """The observations whose faces join k and j."""
         products = self.rows[:, k] * self.rows[:, j]
         return np.asarray(-self.sigma * np.bincount(self.owner, products, self.n))
 
     def vertex(self, k: int) -> Floats:
-        """The squares of the coefficients of k."""
         return -self.edge(k, k)
 
     def product(self, S: Floats) -> Floats:
-        """σ times the projections of S."""
         image = np.zeros_like(S)
         face_product(self.owner, self.rows, S, image)
         return self.sigma * image
+
+
+# Second derivatives of the losses in the scores, a Laplacian for each observation: weights of the
+# observations in each pair of classes and in each class, and products.
+Curvature: TypeAlias = SeparateCurvature | SoftmaxCurvature | FaceCurvature
 
 
 class ScoreSystem:
@@ -207,13 +157,13 @@ class ScoreSystem:
         Z *= np.sqrt(h)[:, None]
         return np.asarray(Z.T @ Z)
 
-    def product(self, D: Floats, curvature: Curvature, penalty: PenaltyTerms) -> Floats:
+    def product(self, D: Floats, curvature: Curvature, penalty: Terms) -> Floats:
         """Return the Newton matrix times D; the biases are damped."""
         image = penalty.product(D) + self.Z.T @ curvature.product(np.asarray(self.Z @ D))
         image[self.columns :] += penalty.damping * centred(D[self.columns :])
         return np.asarray(image)
 
-    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: PenaltyTerms) -> Floats:
+    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: Terms) -> Floats:
         """Return the Newton step by a Cholesky factorisation."""
         r, c = self.shape
         m = c - 1 if penalty.shift_invariant else c
@@ -242,7 +192,7 @@ class ScoreSystem:
         return centred(step) if penalty.shift_invariant else step
 
     def observation_step(
-        self, gradient: Floats, faces: FaceCurvature, inverse: PenaltyInverse, damping: float
+        self, gradient: Floats, faces: FaceCurvature, inverse: PairInverse, damping: float
     ) -> Floats | None:
         """Return the Newton step by a factorisation with a row for each vector of the faces; None
         where it fails.
@@ -288,7 +238,7 @@ class ScoreSystem:
         self,
         gradient: Floats,
         curvature: Curvature,
-        penalty: PenaltyTerms,
+        penalty: Terms,
         *,
         forcing: float,
         limit: int,
@@ -311,7 +261,7 @@ class ScoreSystem:
         return found.x
 
     def _preconditioner(
-        self, curvature: Curvature, penalty: PenaltyTerms, largest_block: int
+        self, curvature: Curvature, penalty: Terms, largest_block: int
     ) -> Callable[[Floats], Floats]:
         r, c = self.shape
         # Entries of all blocks together up to which it has them.
