@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.conic_loss.conic import ConicSettings, begin
+from svmcvx.fast.conic_loss.conic import begin
 from svmcvx.fast.conic_loss.continuation import FINAL_SHARE
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import FeatureSpace
@@ -48,7 +48,7 @@ def conic_points(
     total = float(space.data.weight.sum())
     found: list[ConicPoint] = []
     with monitored(tol=tol, max_iter=STEPS, verbose=False, callback=None) as monitor:
-        search = begin(statement, monitor, None, "auto", ConicSettings())
+        search = begin(statement, monitor, None, "auto")
         problem, end, solve = search.problem, FINAL_SHARE * tol, None
         for value in lam or kappa:
             problem.steps = 0

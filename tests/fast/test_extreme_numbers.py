@@ -11,7 +11,7 @@ CALLS = {"l0": "C", "ramp": "C", "zero_one": "lam"}
 
 
 def extreme(seed):
-    """Draw rows, labels, a price, weights and a kernel, some of them out of any reasonable range."""
+    """Draw rows, labels, a price, weights and a kernel, some of them out of any usual range."""
     rng = np.random.default_rng(seed)
 
     def far(*size):
@@ -69,10 +69,12 @@ def test_fractions_beyond_the_range_of_doubles_are_no_points():
 
 
 FAR = 1e15 + np.array(
-    [[1.2, 0], [-1.4, 0], [0.5, 1.2], [1.9, -1.4], [-0.6, -0.1], [0.9, -0.1], [-0.6, -0.2], [-1.2, -0.6]]
+    [[1.2, 0], [-1.4, 0], [0.5, 1.2], [1.9, -1.4], [-0.6, -0.1], [0.9, -0.1], [-0.6, -0.2], [-1.2,
+    -0.6]]
 )  # fmt: skip
 COLUMNS = np.array(
-    [[-2.8, -2.2, 3.4], [-0.3, -2.4, -1.2], [-0.6, -2.5, 5.6], [-9.0, 0.4, 6.0], [4.7, 1.4, 9.3], [5.5, 0.0, -4.3]]
+    [[-2.8, -2.2, 3.4], [-0.3, -2.4, -1.2], [-0.6, -2.5, 5.6], [-9.0, 0.4, 6.0], [4.7, 1.4, 9.3],
+    [5.5, 0.0, -4.3]]
 )  # fmt: skip
 HUGE_PRICES = {
     # The multipliers of a point of least norm cancel in more digits than two doubles have.

@@ -106,8 +106,8 @@ def test_bad_paths(formulation, keywords, message):
 
 @pytest.mark.parametrize("seed", [117, 121, 177, 181, 217, 231, 257])
 def test_no_step_of_a_path_is_worse_than_from_nothing(seed):
-    """Of the campaign ``python -m campaigns.warm_paths``: paths with such a step, where a start was the
-    only one.
+    """Of the campaign ``python -m campaigns.warm_paths``: paths with such a step, where a start was
+    the only one.
     """
     steps, found = warm_paths.worse(seed)
     assert steps

@@ -4,7 +4,6 @@ another way.
 
 import math
 import tracemalloc
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,7 +26,7 @@ from svmcvx.fast.margin.decomposition import DecompositionSettings, LowRankSetti
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
 from svmcvx.feature_space import KernelSpace, feature_space
-from svmcvx.formulations.margin import PSVM, best_bias, kind_of_psvm
+from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.kernels.gram_cache import GramCache
 from tests.conftest import make_data
 from tests.intervals import overlap
@@ -124,7 +123,7 @@ def problems(draw):
     }
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(problems())
 def test_agrees_with_the_conic_route(problem):
     fast = sx.fast.psvm(**problem)
@@ -195,19 +194,6 @@ def test_warm_starts_across_C_and_p():
     near = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3, warm_start=start)
     far = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3)
     assert near.attempts[0].options["pair_steps"] < far.attempts[0].options["pair_steps"]
-
-
-def test_a_start_from_the_conic_route_and_a_useless_one():
-    X, y = make_data(2, n=60)
-    conic = sx.solve(sx.psvm_dual(X, y, C=1.0, p=2.0, kernel=sx.RBF(0.5)))
-    warm = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel=sx.RBF(0.5), warm_start=conic)
-    assert warm.attempts[0].options["pair_steps"] == 0
-    with pytest.raises(sx.DataError, match="one multiplier an observation"):
-        sx.fast.psvm(X[:50], y[:50], C=1.0, p=2.0, kernel="rbf", warm_start=conic)
-    with pytest.raises(sx.DataError, match="must be a Solution"):
-        sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", warm_start=conic.model)
-    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
-        sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", warm_start=replace(conic, dual={}))
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
@@ -483,24 +469,6 @@ def test_huge_weights_on_few_features_end_soon(p, C):
     assert found.certificate.is_certified(2e-4)
 
 
-def test_the_factor_is_given_up_for_a_kernel_of_full_rank():
-    settings = PSVMSettings(
-        low_rank=LowRankSettings(probe=10, work_of_column=0.0, worth=0.0),
-        decomposition=DecompositionSettings(steps=1),
-    )
-    X, y = curved(200, d=8)
-    found = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(20.0), tol=1e-7, settings=settings)
-    assert found.status == "optimal"
-    assert "low_rank" not in found.attempts[0].options
-
-
-@pytest.mark.filterwarnings("error")
-def test_polishing_for_p_near_one_warns_of_nothing():
-    for seed in range(6):
-        X, y = make_data(seed, n=30, d=2)
-        sx.fast.psvm(X, y, C=1e4, p=1.02, kernel="rbf", tol=1e-8, time_limit=10)
-
-
 # Paths
 
 
@@ -547,7 +515,7 @@ def test_paths_agree_with_cold_fits(kind, p):
 @pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0])
 def test_near_best_bias_is_nearly_the_best(p):
     random = np.random.default_rng(3)
-    for trial in range(200):
+    for trial in range(50):
         n = int(random.integers(2, 30))
         y = np.where(random.random(n) < random.choice([0.1, 0.5]), 1.0, -1.0)
         y[:2] = 1.0, -1.0
@@ -563,20 +531,3 @@ def test_near_best_bias_is_nearly_the_best(p):
         assert loss(exact) <= min(loss(exact + step) for step in (-1e-3, 1e-3)) * (1 + 1e-12)
         guessed = best_bias(f, y, p=p, weight=weight, near=exact + 1e-3)
         assert guessed == pytest.approx(exact, rel=1e-12, abs=1e-12)
-
-
-@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
-@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
-def test_what_surpasses_the_trivial_points_is_better_than_they_are(p, intercept):
-    X, y = _noisy(30, 2)
-    weight = np.linspace(0.5, 2.0, 30)
-    for C in (1e-6, 1e-3, 1.0):
-        data = binary_data(X, y, weight)
-        statement = kind_of_psvm(intercept)(
-            space=feature_space(data, None, intercept=intercept), C=C, p=p
-        )
-        models, duals = statement.trivial()
-        trivial = min(statement.evaluate(model).upper_end for model in models)
-        assert not statement.dominates_trivial_bounds(trivial, 0.0)
-        assert max(statement.evaluate_dual(dual).lower_end for dual in duals) <= 0.0
-        assert not statement.dominates_trivial_bounds(0.5 * trivial, -1.0)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import (
-    DENSE_SPECTRUM,
     LIFT,
     NEARLY_ONE,
     SYSTEMS,
@@ -155,11 +154,7 @@ def _hard_margin(statement: ConicLoss) -> Floats:
 
 
 def begin(
-    statement: ConicLoss,
-    monitor: Monitor,
-    start: ConicStart | None,
-    method: str,
-    settings: ConicSettings,
+    statement: ConicLoss, monitor: Monitor, start: ConicStart | None, method: str
 ) -> Continuation:
     """Return the continuation at the hard margin if the problem reduces to it, otherwise at
     `start`, or at w = 0.
@@ -180,9 +175,7 @@ def begin(
             # margin.
             lam = max(lam, FIRST_LAM * float(np.vdot(U, U)) / float(data.weight.min()))
         lam = min(max(lam, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
-    problem = LowRankRelaxation(
-        L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=settings.dense_spectrum
-    )
+    problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method)
     return Continuation(statement, problem, monitor=monitor)
 
 
@@ -196,9 +189,6 @@ class ConicSettings:
         A sample is solved first if there are more observations than this (and than two samples).
     sample_size, sample_per_column : int
         Observations in the sample, and the least number of them for each column.
-    dense_spectrum : int
-        Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an
-        iterative one.
     ridged : int
         Columns up to which the covariance with the ridge is a candidate for the model: its factor
         is a dense square matrix.
@@ -209,7 +199,6 @@ class ConicSettings:
     sample_above: int = 20_000
     sample_size: int = 5_000
     sample_per_column: int = 20
-    dense_spectrum: int = DENSE_SPECTRUM
     ridged: int = 500
     reserved: float = 0.25
 
@@ -238,7 +227,9 @@ def conic(
 ) -> Solution:
     r"""Solve the semidefinite relaxation of the SVM with 0-1 loss to a certified relative gap.
 
-    .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2 + \lambda \sum_i s_i \frac{(1-u_i)_+^2}{\|V'x_i\|^2 + (1-u_i)_+^2},
+    .. math::
+        \min_{w, V}\; \|w\|^2 + \|V\|_F^2
+        + \lambda \sum_i s_i \frac{(1-u_i)_+^2}{\|V'x_i\|^2 + (1-u_i)_+^2},
         \qquad u_i = y_i x_i'w,
 
     or with `kappa` the first two terms subject to :math:`\sum_i s_i z_i \le \kappa\sum_i s_i` for
@@ -351,7 +342,7 @@ def _solve(
     # About six square matrices are in memory at once.
     memory.require(48.0 * float(r) ** 2, f"the matrices of {r} × {r}", "select features")
     start = None if warm_start is None else start_from(statement, warm_start)
-    search = begin(statement, monitor, start, method, settings)
+    search = begin(statement, monitor, start, method)
     warm = start is not None and not search.hard_margin
     status = _run(search, rng, method, settings, warm=warm)
     late = status is not Status.OPTIMAL and search.monitor.out_of_time()
@@ -403,7 +394,7 @@ def minimised_relaxation(
     a monitor.
     """
     settings = settings or ConicSettings()
-    search = begin(statement, monitor, None, "auto", settings)
+    search = begin(statement, monitor, None, "auto")
     _run(search, rng, "auto", settings, warm=False)
     return search
 
@@ -420,13 +411,7 @@ def _move_to_sample_solution(
         float(problem.weight.sum()) / float(problem.weight[rows].sum())
     )
     sample = LowRankRelaxation(
-        problem.L[rows],
-        problem.y[rows],
-        weight,
-        lam=problem.lam,
-        U=problem.U,
-        system=method,
-        dense_spectrum=settings.dense_spectrum,
+        problem.L[rows], problem.y[rows], weight, lam=problem.lam, U=problem.U, system=method
     )
     part = Continuation(search.statement, sample, monitor=search.monitor)
     part.prepare(part.first_goal())

@@ -47,9 +47,6 @@ Solve: TypeAlias = Callable[[Floats], Floats | None]
 # least value.
 FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-13
-# Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative
-# one.
-DENSE_SPECTRUM = 300
 
 
 class Descent(NamedTuple):
@@ -68,7 +65,7 @@ class LowRankStep(NamedTuple):
 
 
 class SecondDerivatives(NamedTuple):
-    """Second derivatives of the losses by the scores: ``shift[i] I + rays[i] rays[i]'`` for a row."""
+    """Second derivatives of the losses by scores: ``shift[i] I + rays[i] rays[i]'`` for a row."""
 
     shift: Floats
     rays: Floats
@@ -77,7 +74,9 @@ class SecondDerivatives(NamedTuple):
 class LowRankRelaxation:
     r"""F with its derivatives at a point: the low-rank form, with a ridge added to the covariance.
 
-    .. math:: F_\epsilon(U) = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i(u_i, \|V'x_i\|^2 + \epsilon\|x_i\|^2), \qquad U = (w\; V),
+    .. math::
+        F_\epsilon(U) = \|w\|^2 + \|V\|_F^2
+        + \lambda\sum_i s_i z_i(u_i, \|V'x_i\|^2 + \epsilon\|x_i\|^2), \qquad U = (w\; V),
 
     is, up to the constant :math:`\epsilon r`, the relaxation restricted to covariances
     :math:`\succeq \epsilon I`. It is smooth for any V, also for one without columns, and any
@@ -89,18 +88,9 @@ class LowRankRelaxation:
     """
 
     def __init__(
-        self,
-        L: Any,
-        y: Floats,
-        weight: Floats,
-        *,
-        lam: float,
-        U: Floats,
-        system: str = "auto",
-        dense_spectrum: int = DENSE_SPECTRUM,
+        self, L: Any, y: Floats, weight: Floats, *, lam: float, U: Floats, system: str = "auto"
     ) -> None:
         self.L, self.y, self.weight = L, y, weight
-        self.dense_spectrum = dense_spectrum
         # Unknowns up to which Newton's systems are formed and factored; beyond, conjugate
         # gradients.
         self.largest_system = {"auto": 1500, "direct": math.inf, "conjugate": 0}[system]
@@ -304,7 +294,8 @@ class LowRankRelaxation:
         r = self.rank
         # Columns of V that are added at once.
         wanted = min(2, r)
-        if r <= self.dense_spectrum:
+        # Beyond, an iterative eigensolver is quicker.
+        if r <= 300:
             return self._dense_leading(gamma, wanted)
         operator = LinearOperator(
             (r, r), matvec=lambda q: self.L.T @ (gamma * (self.L @ q.ravel())), dtype=np.float64
@@ -468,8 +459,8 @@ class Continuation:
         return (spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread) or 1.0
 
     def first_goal(self) -> float:
-        """Absolute gap of the first stage, whose ridge adds 1 to the mean squared slack; 0.3 where λ
-        changes with the stages.
+        """Absolute gap of the first stage, whose ridge adds 1 to the mean squared slack; 0.3 where
+        λ changes with the stages.
         """
         problem = self.problem
         mean = float(np.mean(problem.squared_norms)) or 1.0
@@ -797,7 +788,7 @@ def _between(one: Floats, other: Floats, share: float) -> Floats:
 
 
 def leading_directions(V: Floats) -> Floats:
-    """Return the leading directions of a covariance factor, without those that a ridge has added."""
+    """Return the leading directions of a covariance factor, without those that a ridge added."""
     if V.shape[1] == 0:
         return V
     basis, sizes, _ = np.linalg.svd(V, full_matrices=False)

@@ -1,6 +1,8 @@
 r"""Hard-margin problems solved by a dual active-set method.
 
-.. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
+.. math::
+    \min_{w, b}\; \tfrac12\|w\|^2
+    \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
 
 The state is the restricted solution of a set S of tight observations: :math:`u_i = 1` and
 :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere. :func:`solve` adds the most violated observation
@@ -96,9 +98,9 @@ def solve(s: State, kept: Bools, most: int) -> tuple[int, int]:
     """Make the state the restricted solution of T, the observations with ``kept``, from the present
     state, whose members are in T.
 
-    Return ``SOLVED``, ``INSEPARABLE``, ``OVER`` (so near that rounding hides which), ``MORE`` (`most`
-    observations were added; the next call continues) or ``FULL`` (too many tight ones), and the
-    observation that cannot be added, −1 if there is none.
+    Return ``SOLVED``, ``INSEPARABLE``, ``OVER`` (so near that rounding hides which), ``MORE``
+    (`most` observations were added; the next call continues) or ``FULL`` (too many tight ones), and
+    the observation that cannot be added, −1 if there is none.
     """
     cap, polished = s.S.size, False
     buffers = (*(np.empty(cap) for _ in range(3)), np.empty(s.y.size))

@@ -3,8 +3,8 @@ r"""Compiled steps of the dual active-set method for hard-margin machines; see
 
 A step costs :math:`O(|S|^2 + n|S|)`. With :math:`y'\alpha = 0` a constant added to the kernel
 changes nothing: the factor is that of :math:`K_{SS} + \rho`
-(:mod:`svmcvx.fast.core.active_set_passes`), and its Schur complement solves the bordered system of (v,
-b). `s` is a :class:`~svmcvx.fast.core.active_set.State`.
+(:mod:`svmcvx.fast.core.active_set_passes`), and its Schur complement solves the bordered system of
+(v, b). `s` is a :class:`~svmcvx.fast.core.active_set.State`.
 
 **Source.** [GoldfarbIdnani], A numerically stable dual method for solving strictly convex quadratic
 programs, 1983.
@@ -24,12 +24,12 @@ from svmcvx.system.compilation import compiled
 # mypy: allow-untyped-defs
 
 
-# Why the method stopped: the restricted solution of T is found; the classes are not separable; their
-# hulls nearly touch; too many observations are tight; the number of observations to add is used up;
-# fewer than two observations are left tight.
+# Why the method stopped: the restricted solution of T is found; the classes are not separable;
+# their hulls nearly touch; too many observations are tight; the number of observations to add is
+# used up; fewer than two observations are left tight.
 SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = 0, 1, 2, 3, 4, 5
-# Share of the largest diagonal entry of the Gram matrix below which a pivot, or the squared distance
-# of the hulls, counts as zero.
+# Share of the largest diagonal entry of the Gram matrix below which a pivot, or the squared
+# distance of the hulls, counts as zero.
 TOUCHING = 1e-13
 
 

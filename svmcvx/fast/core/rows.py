@@ -121,7 +121,7 @@ class TiledRows:
 
 
 class CachedRows:
-    """The rows used last; missing ones are computed in blocks that fit into the processor's cache."""
+    """The rows used last; missing ones are computed in blocks that fit into a processor's cache."""
 
     tiled = False
 
@@ -251,7 +251,7 @@ def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
 
 @compiled(fastmath=True)
 def add_rows(f: Floats, rows: NDArray[Any], slots: Indices, change: Floats) -> None:
-    r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to f, four rows at a time and in float64."""
+    r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to f in float64, four rows at a time."""
     start = 0
     while start + 4 <= change.size:
         a, b, c, d = start, start + 1, start + 2, start + 3

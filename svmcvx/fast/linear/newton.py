@@ -82,7 +82,8 @@ def minimise(
     if sigma is None:
         sigma = _first_sigma(m, settings, warm=alpha is not None)
     if margins is None:
-        assert isinstance(problem, LinearProblem)  # noqa: S101 - rows in blocks come with their margins
+        # Rows in blocks come with their margins.
+        assert isinstance(problem, LinearProblem)  # noqa: S101
         margins = Margins(problem, alpha)
     rows = margins
     q = np.zeros(m.d) if m.linear_term is None else m.linear_term
@@ -567,7 +568,7 @@ class NormalMatrix(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Result of :meth:`Margins.prox_step`: sums, and the expansion X'(y(α − τ)) of the multipliers."""
+    """Result of :meth:`Margins.prox_step`: sums, and the expansion X'(y(α − τ))."""
 
     sums: RowSums
     expansion: Floats
@@ -762,12 +763,13 @@ def newton_step(
     settings: LinearNewtonSettings,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float]:
-    r"""Return Newton's step in w and in the bias, the solution of :math:`(I + X'SX)\,dw = -g` with the
-    second derivatives S of the losses.
+    r"""Return Newton's step in w and in the bias, the solution of :math:`(I + X'SX)\,dw = -g` with
+    the second derivatives S of the losses.
 
-    It is solved in the d coordinates of w, or as :math:`(S^{-1} + XX')\nu = -Xg` on the observations
-    with a second derivative if these are fewer and in memory, by a Cholesky factor up to
-    ``direct_work`` operations; otherwise by conjugate gradients with the diagonal as preconditioner.
+    It is solved in the d coordinates of w, or as :math:`(S^{-1} + XX')\nu = -Xg` on the
+    observations with a second derivative if these are fewer and in memory, by a Cholesky factor up
+    to ``direct_work`` operations; otherwise by conjugate gradients with the diagonal as
+    preconditioner.
     """
     curved = margins.curved()
     if curved == 0:

@@ -157,8 +157,8 @@ class Decomposition:
         return [lowest, last]
 
     def raw_points(self) -> list[Floats]:
-        """Return the same without the repair, whose balance rounds multipliers that are tiny against
-        others.
+        """Return the same without the repair, whose balance rounds multipliers that are tiny
+        against others.
         """
         return [self._lowest_alpha, self.alpha]
 
@@ -280,7 +280,7 @@ class Decomposition:
         return monitor.out_of_time()
 
     def _candidates(self, g: Floats) -> tuple[Floats, Floats]:
-        """Return g where v may be raised (−∞ elsewhere), and where it may be lowered (∞ elsewhere)."""
+        """Return g where v may be raised (−∞ elsewhere), and where it may be lowered (else ∞)."""
         raisable = np.where(self.y > 0, self.alpha < self.upper_bound, self.alpha > 0)
         lowerable = np.where(self.y < 0, self.alpha < self.upper_bound, self.alpha > 0)
         return np.where(raisable, g, -math.inf), np.where(lowerable, g, math.inf)
@@ -382,11 +382,11 @@ class LowRankNewton:
     r"""Newton's method on a factor of low rank, :math:`K \approx LL'`, in place of pair steps that
     take long.
 
-    On few features a smooth kernel matrix has a small numerical rank, and the number of Newton steps
-    hardly depends on C or p. Once pair steps have cost as many multiplications as `probe` columns of
-    the factor, these are computed, and the decay of the residual predicts the rank; the factor is
-    completed when pair steps have cost `worth` times :math:`n r^2`, and at least `work_of_column` for
-    each column, once in a run.
+    On few features a smooth kernel matrix has a small numerical rank, and the number of Newton
+    steps hardly depends on C or p. Once pair steps have cost as many multiplications as `probe`
+    columns of the factor, these are computed, and the decay of the residual predicts the rank; the
+    factor is completed when pair steps have cost `worth` times :math:`n r^2`, and at least
+    `work_of_column` for each column, once in a run.
     """
 
     statement: PSVM

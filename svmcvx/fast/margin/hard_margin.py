@@ -132,7 +132,9 @@ def hard_margin(
 ) -> Solution:
     r"""Solve the hard-margin SVM to a certified relative gap.
 
-    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1
+    .. math::
+        \min_{w, b}\; \tfrac12\|w\|^2
+        \quad\text{s.t.}\quad y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1
 
     Parameters
     ----------

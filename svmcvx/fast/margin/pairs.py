@@ -134,7 +134,8 @@ class SolvedParts:
         bias = point.bias.copy()
         for part, model in others.items():
             table[:, part] = 0.0
-            table[at[model.support], part], bias[part] = model.dual_coef, model.intercept  # type: ignore[attr-defined]
+            other = cast(Any, model)
+            table[at[other.support], part], bias[part] = other.dual_coef, other.intercept
         sorted_place = np.empty(self.order.size, dtype=np.intp)
         sorted_place[self.order] = np.arange(self.order.size)
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals

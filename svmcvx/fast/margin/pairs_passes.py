@@ -42,40 +42,22 @@ ACTIVE, DONE, FULL, STUCK, WAITING = 0, 1, 2, 3, 4
 # evaluations, step of the next active-set method, and whether the last one has ended.
 STEPS, COMPARED, NEXT, EXACT, EQUATIONS, SETTLED = 0, 1, 2, 3, 4, 5
 STATE = 6
-# Share of the tolerance at which the updated scores are replaced by exact ones, and of that of the
-# exact ones.
-TRUST, ENOUGH = 0.8, 0.9
-# Exact evaluations after which a problem is left to another method.
-MOST_EXACT = 12
+# Share of the tolerance at which the updated scores are replaced by exact ones.
+TRUST = 0.8
 # Observations and tolerances up to which a problem is solved to a violation that is nearly
-# rounding, and steps for each observation that this may take.
-FEW, FEW_TOL, ROUNDED, FEW_STEPS = 64, 1e-5, 1e-11, 50
-# Bisections of the bias: during the steps it is known up to their violation of optimality; a
-# balance may take a multiplier off its bound by a rounding, and the violation is large then.
-BISECTIONS, EXACT_BISECTIONS = 10, 50
-# Multipliers inside their bounds up to which the active-set method is tried, steps for each of them
-# that come before, and what the next try multiplies these by. Rows that may enter: a share of the
-# members, and some more.
-MOST_MEMBERS, STEPS_A_MEMBER, PATIENCE = 800, 2.0, 2.0
-ENTERING, SOME = 1.0, 30
-# Error of the scores of members at their maximiser, as a share of the tolerance.
-MEMBERS_TOL = 0.05
-# Numbers among which the largest is searched for a second time; the ends of integers; what makes a
-# search for the largest one for the smallest.
-BLOCK = 64
+# rounding.
+FEW, FEW_TOL, ROUNDED = 64, 1e-5, 1e-11
+# The ends of integers; what makes a search for the largest one for the smallest.
 HIGHEST, LOWEST = 0x7FFFFFFFFFFFFFFF, -0x8000000000000000
 LARGEST, LEAST = 0, -1
 # Least squared distance of two observations in feature space, as a share of the largest squared
 # norm and absolutely; a smaller one is rounding error.
 FLAT, SMALLEST = 1e-14, 1e-250
-# Grid of balanced multipliers: bits of the largest one, and of the sum.
-LARGEST_BITS, SUM_BITS = 50, 62
-NOTHING = 2.0**-500
 
 
 class Problems(NamedTuple):
-    """Groups and places of the problems; labels, costs, additions to the diagonal for p = 2, whether
-    p is 2, and the diagonal of the kernel matrix.
+    """Groups and places of the problems; labels, costs, additions to the diagonal for p = 2,
+    whether p is 2, and the diagonal of the kernel matrix.
     """
 
     groups: Places
@@ -100,18 +82,19 @@ class Answers(NamedTuple):
 def first_place(values, extreme):
     """Return where the largest or the smallest number is first; -1 where there is none."""
     bits = values.view(np.int64)
-    best, block = LOWEST, 0
+    # The block with the largest number is searched for a second time.
+    best, block, size = LOWEST, 0, 64
     start = 0
     while start < bits.size:
-        part = bits[start : start + BLOCK]
+        part = bits[start : start + size]
         most = LOWEST
         for k in range(part.size):
             key = part[k] ^ ((part[k] >> 63) & HIGHEST) ^ extreme
             most = key if key > most else most
         if most > best:
             best, block = most, start
-        start += BLOCK
-    for k in range(block, min(block + BLOCK, bits.size)):
+        start += size
+    for k in range(block, min(block + size, bits.size)):
         if bits[k] ^ ((bits[k] >> 63) & HIGHEST) ^ extreme == best:
             return k
     return -1
@@ -229,14 +212,15 @@ def balance(alpha, y):
         scale, larger = positive / negative, -1.0
         other *= scale
     most = max(one, other)
-    if most < NOTHING:
+    if most < 2.0**-500:
         alpha[:] = 0.0
         return
-    bits, size = SUM_BITS, alpha.size
+    # The grid has 50 bits for the largest multiplier, and 62 for the sum.
+    bits, size = 62, alpha.size
     while size > 0:
         bits -= 1
         size >>= 1
-    unit = math.ldexp(1.0, math.frexp(most)[1] - min(LARGEST_BITS, bits))
+    unit = math.ldexp(1.0, math.frexp(most)[1] - min(50, bits))
     inverse = 1.0 / unit
     left: Any = 0
     for k in range(alpha.size):
@@ -288,7 +272,8 @@ def solve_by_active_set(
     updated, negative where it did not end.
     """
     q = y.size
-    most = SOME + int(ENTERING * free)
+    # As many rows may enter as there are members, and some more.
+    most = 30 + free
     room = min(q, free + most + 2)
     own, L = np.empty((room, q)), np.empty((room, room))
     direction, ones = np.empty(room), np.empty(room)
@@ -310,7 +295,7 @@ def solve_by_active_set(
     for _ in range(most):
         # An error of the members' scores makes the relative gap larger by at most twice itself, as
         # Σα is at most twice the optimum.
-        error = max(0.5 * violation, MEMBERS_TOL * tol)
+        error = max(0.5 * violation, 0.05 * tol)
         m, b = maximised(own, L, members, slots, m, y, c, alpha, g, True, error, direction, ones)
         spent += float(3 * m * m + m * q)
         top, up, bottom, down = violators(y, c, alpha, g)
@@ -396,7 +381,7 @@ def drive(first, order, problem, most, answer, work, tol, budget, K):
         extra = problem.added[start:end]
         up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
         promise, norms = work[4, :q], work[5, :q]
-        told = answer.state[part]
+        state = answer.state[part]
         flat = SMALLEST
         for k in range(q):
             norms[k] = extra[k] + (
@@ -410,36 +395,33 @@ def drive(first, order, problem, most, answer, work, tol, budget, K):
             i = first_place(high, LARGEST)
             top, bottom = high[i], low[first_place(low, LEAST)]
             violation = top - bottom
-            steps = told[STEPS]
+            steps = state[STEPS]
             if (
-                told[SETTLED] > 0.0
-                or violation <= 0.5 * told[COMPARED]
-                or steps >= min(told[NEXT], most[part])
+                state[SETTLED] > 0.0
+                or violation <= 0.5 * state[COMPARED]
+                or steps >= min(state[NEXT], most[part])
                 or not violation > 0.0
             ):
-                told[COMPARED], told[NEXT] = violation, steps + q
+                state[COMPARED], state[NEXT] = violation, steps + q
                 # All biases at which no step is possible lie between the two; another one is as
-                # valid.
+                # valid. During the steps it is known up to their violation of optimality.
                 gap, dual = gap_of(
-                    problem.squared, gradient, labels, bounds, extra, own, bottom, top, BISECTIONS
+                    problem.squared, gradient, labels, bounds, extra, own, bottom, top, 10
                 )
-                ends = told[SETTLED] > 0.0 or gap <= TRUST * tol * (dual + gap)
+                ends = state[SETTLED] > 0.0 or gap <= TRUST * tol * (dual + gap)
                 exactly = q <= FEW and tol <= FEW_TOL
-                if ends and exactly and not told[SETTLED] > 0.0:
-                    ends = violation <= ROUNDED or steps >= FEW_STEPS * q
+                if ends and exactly and not state[SETTLED] > 0.0:
+                    ends = violation <= ROUNDED or steps >= 50.0 * q
                 free = 0
                 for k in range(q):
                     free += 0.0 < own[k] < bounds[k]
-                if (
-                    not ends
-                    and 0 < free <= MOST_MEMBERS
-                    and steps >= max(told[EQUATIONS], STEPS_A_MEMBER * free)
-                ):
-                    told[EQUATIONS] = PATIENCE * steps
+                if not ends and 0 < free <= 800 and steps >= max(state[EQUATIONS], 2.0 * free):
+                    # After two steps for each member, and when the steps have doubled again.
+                    state[EQUATIONS] = 2.0 * steps
                     answer.status[part] = WAITING
                     return at
                 if ends or not violation > 0.0 or steps >= most[part]:
-                    told[SETTLED] = 0.0
+                    state[SETTLED] = 0.0
                     balance(own, labels)
                     for k in range(q):
                         gradient[k] = labels[k] - extra[k] * labels[k] * own[k]
@@ -464,27 +446,19 @@ def drive(first, order, problem, most, answer, work, tol, budget, K):
                             for j in range(q - m):
                                 half[j] -= v * piece[j]
                     spent += q * 100.0
-                    told[EXACT] += 1.0
+                    state[EXACT] += 1.0
                     renew(own, bounds, labels, gradient, up, down, high, low)
                     if answer.status[part] == FULL:
                         break
                     i = first_place(high, LARGEST)
                     top, bottom = high[i], low[first_place(low, LEAST)]
                     gap, dual = gap_of(
-                        problem.squared,
-                        gradient,
-                        labels,
-                        bounds,
-                        extra,
-                        own,
-                        bottom,
-                        top,
-                        EXACT_BISECTIONS,
+                        problem.squared, gradient, labels, bounds, extra, own, bottom, top, 50
                     )
-                    if gap <= ENOUGH * tol * (dual + gap):
+                    if gap <= 0.9 * tol * (dual + gap):
                         answer.status[part] = DONE
                         break
-                    if not top > bottom or told[EXACT] >= MOST_EXACT or steps >= most[part]:
+                    if not top > bottom or state[EXACT] >= 12.0 or steps >= most[part]:
                         answer.status[part] = STUCK
                         break
             if spent > budget:
@@ -555,5 +529,5 @@ def drive(first, order, problem, most, answer, work, tol, budget, K):
             if other >= 0:
                 change = K.store[second_other : second_other + q - m]
                 updated(t, row_other, change, gradient[m:], up[m:], down[m:], high[m:], low[m:])
-            told[STEPS] += 1.0
+            state[STEPS] += 1.0
     return order.size

@@ -116,7 +116,9 @@ def psvm(
 ) -> Solution:
     r"""Solve the pSVM by a specialised method, to a certified relative gap.
 
-    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C \sum_i s_i\, (1 - y_i(\langle w, \varphi(x_i)\rangle + b))_+^p
+    .. math::
+        \min_{w, b}\; \tfrac12\|w\|^2
+        + C \sum_i s_i\, (1 - y_i(\langle w, \varphi(x_i)\rangle + b))_+^p
 
     Parameters
     ----------
@@ -147,9 +149,9 @@ def psvm(
     method : str
         With a kernel ``"auto"`` or ``"smo"``; without one ``"auto"`` or ``"newton"``. ``"auto"``
         takes pSMO for linear machines with p = 1, few observations, and C that is small for their
-        number and norms; it solves ``kernel="linear"`` on the data themselves, with a linear model, if the scales of the
-        columns are so different that inner products lose the small ones, or C is so large that pair
-        steps are slow.
+        number and norms; it solves ``kernel="linear"`` on the data themselves, with a linear model,
+        if the scales of the columns are so different that inner products lose the small ones, or C
+        is so large that pair steps are slow.
     seed : int
         With a kernel: of the first working set. Same seed, same result.
 
@@ -303,8 +305,8 @@ def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) 
 
 
 def _features(space: FeatureSpace) -> tuple[Features, Floats]:
-    """Return the data and their centre; sparse data with many non-zeros become dense, and centred if
-    the intercept is free.
+    """Return the data and their centre; sparse data with many non-zeros become dense, and centred
+    if the intercept is free.
     """
     X = space.X
     n, d = X.shape
@@ -425,8 +427,8 @@ def _solve_kernel(
 
 def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) -> list[Any]:
     """Return multiples of a model whose objective has less rounding at large C: the best one for
-    margins that are less by their errors, with its intercept and with that in the middle between the
-    classes; none where rounding is small against the tolerance.
+    margins that are less by their errors, with its intercept and with that in the middle between
+    the classes; none where rounding is small against the tolerance.
     """
     c, y = statement.C * statement.weight, statement.y
     if not float(c.sum()) * rounding > 0.01 * monitor.tol * monitor.upper:

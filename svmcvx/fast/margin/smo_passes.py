@@ -194,7 +194,7 @@ def move(i, j, Q, r, g, alpha, xi, y, c, upper_bound):
 
 @compiled(allocates=True)
 def ascend(Q, g, alpha, y, c, upper_bound, r, tol, steps):
-    """Ascend in the pairs of a working set, in place, until its largest violation is at most `tol`."""
+    """Ascend in the pairs of a working set, in place, until its violation is at most `tol`."""
     q = y.size
     xi = np.empty(q)
     bend = np.empty(q)

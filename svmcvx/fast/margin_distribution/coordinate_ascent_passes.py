@@ -3,7 +3,8 @@ r"""Dual coordinate ascent for the ODM family, compiled.
 **Dual coordinate ascent** [HsiehChang]. With rows h_i (the signed rows of the factor, :math:`H =
 (h_i'h_j)`), both machines have the dual
 
-.. math:: \max_{l \le \theta \le r}\; \sum_i \theta_i - D\sum_i|\theta_i| - \tfrac12\|v + \sum_i\theta_i h_i\|^2
+.. math:: \max_{l \le \theta \le r}\; \sum_i \theta_i - D\sum_i|\theta_i|
+    - \tfrac12\|v + \sum_i\theta_i h_i\|^2
     - \sum_i \tfrac12 a_i (\theta_i)_+^2 - \sum_i \tfrac12 b_i (\theta_i)_-^2 ,
 
 with :math:`a_i = 1/(2C_1c_i)`, :math:`b_i = 1/(2C_2c_i)` and no box for ODM; D = a = b = 0 and the

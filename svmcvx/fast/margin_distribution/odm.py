@@ -131,7 +131,9 @@ def odm(
 ) -> Solution:
     r"""Solve the ODM to a certified relative gap.
 
-    .. math:: \min_w\; \tfrac12\|w\|^2 + \sum_i c_i \big(C_1 (1 - D - u_i)_+^2 + C_2 (u_i - 1 - D)_+^2\big)
+    .. math::
+        \min_w\; \tfrac12\|w\|^2
+        + \sum_i c_i \big(C_1 (1 - D - u_i)_+^2 + C_2 (u_i - 1 - D)_+^2\big)
 
     Parameters
     ----------
@@ -331,8 +333,8 @@ def ascend(
     *,
     limited: bool,
 ) -> tuple[BestPoint, Status]:
-    """Run dual coordinate ascent [HsiehChang] from `theta`; `limited` to few rounds, and to a rate of
-    the gap that makes them suffice.
+    """Run dual coordinate ascent [HsiehChang] from `theta`; `limited` to few rounds, and to a rate
+    of the gap that makes them suffice.
     """
     m, n, most = problem, theta.size, settings.rounds if limited else math.inf
     X = m.X.toarray() if sp.issparse(m.X) else m.X
@@ -392,13 +394,15 @@ class _Search:
     r"""Newton's method on products with K, evaluated by blocks: nothing quadratic is stored.
 
     A point is :math:`w = \sum_i v_i \varphi(x_i)` with scores f = Kv. Its margins give θ, and with
-    :math:`g = v - y\theta`, q = Kg, one product gives P at v, its dual point θ with :math:`K(y\theta)
-    = f - q`, and P at the point of θ. The gap of (v, θ) is :math:`\tfrac12 g'q`. With the second
-    derivatives S on the set A of observations outside the band, the step is :math:`dv = -g - \nu`,
+    :math:`g = v - y\theta`, q = Kg, one product gives P at v, its dual point θ with
+    :math:`K(y\theta) = f - q`, and P at the point of θ. The gap of (v, θ) is :math:`\tfrac12 g'q`.
+    With the second derivatives S on the set A of observations outside the band, the step is
+    :math:`dv = -g - \nu`,
 
     .. math:: (S^{-1} + K_{AA})\, \nu = -q_A,
 
-    by conjugate gradients, preconditioned by the same matrix with a partial factor :math:`FF'` for K.
+    by conjugate gradients, preconditioned by the same matrix with a partial factor :math:`FF'` for
+    K.
     """
 
     # The gradient in coefficients and in scores.

@@ -4,7 +4,9 @@ With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\t
 the whitened rows :math:`N = ZT^{-T}`, the machine is an SVM without bias and with a linear term for
 the mean:
 
-.. math:: \min_{\tilde w}\; \tfrac12\|\tilde w\|^2 - \lambda_2 (N'c)'\tilde w + C\sum_i c_i (1 - N_i\tilde w)_+ .
+.. math::
+    \min_{\tilde w}\; \tfrac12\|\tilde w\|^2 - \lambda_2 (N'c)'\tilde w
+    + C\sum_i c_i (1 - N_i\tilde w)_+ .
 
 Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data:
 the matrix R is.
@@ -102,7 +104,8 @@ def odml(
     r"""Solve the soft-margin ODML to a certified relative gap.
 
     .. math::
-        \min_w\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u + C\sum_i c_i (1 - u_i)_+
+        \min_w\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u +
+        C\sum_i c_i (1 - u_i)_+
 
     Parameters
     ----------
