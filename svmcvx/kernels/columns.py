@@ -113,28 +113,33 @@ class KernelColumns:
         """Return the block of the rows given by a slice or an array of indices, written to `out` if
         that is given.
         """
-        m, n = self._rows[rows].shape[0], self.shape[1]
-        found = np.empty((m, n), dtype=self.dtype) if out is None else out
+        part, n = self._rows[rows], self.shape[1]
+        found = np.empty((part.shape[0], n), dtype=self.dtype) if out is None else out
         if not self._product:
-            found[...] = self._tile(rows)[0]
+            found[...] = self._tile(rows, part)[0]
             return found
-        width = max(1, self.tile_entries // max(1, m))
+        width = max(1, self.tile_entries // max(1, part.shape[0]))
         for start in range(0, n, width):
             columns = slice(start, start + width)
-            self.some(columns)._tile(rows, found[:, columns])
+            self.some(columns)._tile(rows, part, out=found[:, columns])
         return found
 
-    def _tile(self, rows: Any, out: NDArray[Any] | None = None) -> tuple[NDArray[Any], float]:
-        """Return the block of some rows, in an RBF kernel's case written to `out` or to a buffer,
-        and the exponent from which the pairs of that kernel come from differences.
+    def _tile(
+        self,
+        rows: Any,
+        part: NDArray[Any],
+        buffer: NDArray[Any] | None = None,
+        out: NDArray[Any] | None = None,
+    ) -> tuple[NDArray[Any], float]:
+        """Return the block of some rows, given their part of the factor, in an RBF kernel's case
+        from a buffer or written to `out`, and the exponent from which the pairs of that kernel come
+        from differences.
         """
-        part = self._rows[rows]
         if not self._product:
             return self.kernel(part, self._columns, dtype=self.dtype), math.nan
-        if out is not None and out.ndim == 1:
-            shape = part.shape[0], self._columns.shape[0]
-            out = out[: shape[0] * shape[1]].reshape(shape)
-        tile = np.matmul(part, self._columns.T, out=out)
+        shape = part.shape[0], self._columns.shape[0]
+        place = None if buffer is None else buffer[: shape[0] * shape[1]].reshape(shape)
+        tile = np.matmul(part, self._columns.T, out=place)
         # Digits lost of an exponent are those of its largest term.
         halves = self._row_halves[rows], self._column_halves
         close = -lost_share(self.dtype) * sum(float(half.max(initial=0.0)) for half in halves)
@@ -147,7 +152,7 @@ class KernelColumns:
                 i, j = np.divmod(found[start : start + 65536], tile.shape[1])
                 difference = raw[i] - others[j]
                 tile[i, j] = -self._gamma * np.einsum("ij,ij->i", difference, difference)
-        return np.exp(tile, out=tile), close
+        return np.exp(tile, out=tile if out is None else out), close
 
     def _bounded_tile(self, rows: slice, buffer: Floats | None = None) -> tuple[Floats, EntryError]:
         """Return the block of some rows in double precision, and a bound on the error of its
@@ -155,7 +160,7 @@ class KernelColumns:
         """
         if not self._product:
             return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
-        tile, close = self._tile(rows, buffer)
+        tile, close = self._tile(rows, self._rows[rows], buffer)
         d = int(self._data_columns.shape[1])
         halves = self._row_halves[rows], self._column_halves
         sides = [shift_error(half, 1.0, d) for half in halves]
@@ -180,8 +185,9 @@ class KernelColumns:
 
         def work(rows: slice) -> None:
             buffer = np.empty(self.tile_entries, dtype=self.dtype)
+            part = self._rows[rows]
             for piece, chosen in pieces:
-                scores[rows] += piece._tile(rows, buffer)[0] @ chosen
+                scores[rows] += piece._tile(rows, part, buffer)[0] @ chosen
 
         for_each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
 
@@ -213,7 +219,7 @@ class KernelColumns:
             buffer = np.empty(self.tile_entries)
             for piece, chosen, size in pieces:
                 if whole is not None:
-                    tile, _ = piece._tile(rows, buffer)
+                    tile, _ = piece._tile(rows, self._rows[rows], buffer)
                     found.scores[rows] += tile @ chosen
                     found.magnitude[rows] += tile @ size
                     continue
