@@ -368,7 +368,7 @@ class BinaryStatement(Formulation):
         return None
 
     def export_dual(self, dual: Dual) -> Dual:
-        """Return the entries with a zero for each observation of weight zero; numbers as they are."""
+        """Return the entries with a zero for observations of weight zero; numbers as they are."""
         return {
             name: (
                 np.asarray(values, dtype=np.float64)

@@ -28,9 +28,9 @@ norm       :math:`\|Uz + u\|_q \le t(z)`, q = 1, 2        :math:`(-\kappa, \zeta
 ========== ============================================== ======================================
 
 Absolute values and maximum norms are inequalities of two or more pieces, and sums of squares with a
-constant limit are norms. Constraints of other forms, and those on other variables than w and b, have
-no multipliers here. The coefficients are those that cvxpy compiles from the expressions; each is
-taken as known to a relative 8u.
+constant limit are norms. Constraints of other forms, and those on other variables than w and b,
+have no multipliers here. The coefficients are those that cvxpy compiles from the expressions; each
+is taken as known to a relative 8u.
 
 Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends
 then are those of the constraints relaxed so far.
@@ -266,7 +266,7 @@ def norm_of_order_above(x: Floats, order: float) -> float:
 def read(
     constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]
 ) -> AddedRows:
-    """Return the rows of those constraints that have the form of the table, in `known` variables."""
+    """Return the rows of the constraints that have the form of the table, in `known` variables."""
     forms = [standard_form(constraint) for constraint in constraints]
     compiled = iter(
         _compiled([part for form in forms if form is not None for part in form.parts], names)

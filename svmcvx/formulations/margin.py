@@ -257,7 +257,7 @@ def objective(
     weight: Any = 1.0,
     summed: Callable[[Any], Any] = total,
 ) -> Any:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`, of plain or of bounded numbers."""
+    r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`, of plain or bounded numbers."""
     return 0.5 * squared_norm + C * summed(weight * hinge_power(u, p))
 
 
@@ -360,7 +360,7 @@ class PSVM(AlphaDualStatement):
 
     @cached_property
     def cost_below(self) -> Floats:
-        """The largest numbers that are at most C s_i, whose floating-point product may be above it."""
+        """The largest numbers that are at most C s_i, whose rounded product may be above it."""
         if (self.weight == 1.0).all():
             return np.full(self.weight.size, self.C)
         return product_below(self.C, self.weight)
@@ -545,7 +545,7 @@ class PenalisedPSVM(PSVM):
 
 @dataclass(frozen=True, eq=False)
 class HardMargin(AlphaDualStatement):
-    r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² subject to :math:`u_i \ge 1`."""
+    r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² with :math:`u_i \ge 1`."""
 
     name: ClassVar[str] = "hard_margin"
 

@@ -5,19 +5,23 @@ weights :math:`s_i` (1 by default) and their sum :math:`m = \sum_i s_i`, so that
 weight k counts as k copies of it:
 
 .. math::
-    \min_w\; P(w) = \tfrac12\|w\|^2 + \sum_i c_i \big(C_1 (1 - D - u_i)_+^2 + C_2 (u_i - 1 - D)_+^2\big), \qquad
+    \min_w\; P(w) = \tfrac12\|w\|^2
+    + \sum_i c_i \big(C_1 (1 - D - u_i)_+^2 + C_2 (u_i - 1 - D)_+^2\big), \qquad
     u_i = y_i \langle w, \varphi(x_i)\rangle.
 
 **Dual**, unconstrained in the signed multipliers :math:`\theta = \zeta - \beta`:
 
 .. math::
     \max_\theta\; G(\theta) = \sum_i \theta_i - D \sum_i |\theta_i| - \tfrac12 v'Kv
-      - \sum_i \frac{(\theta_i)_+^2}{4 C_1 c_i} - \sum_i \frac{(\theta_i)_-^2}{4 C_2 c_i}, \qquad v_i = \theta_i y_i.
+      - \sum_i \frac{(\theta_i)_+^2}{4 C_1 c_i} - \sum_i \frac{(\theta_i)_-^2}{4 C_2 c_i}, \qquad
+      v_i = \theta_i y_i.
 
 The dual of [ZhangZhou] has :math:`\zeta, \beta \ge 0`, twice as many variables; at its optimum
 :math:`\zeta_i \beta_i = 0`, so both have the same value. At the optimum
 
-.. math:: \theta_i = 2 C_1 c_i (1 - D - u_i)_+ - 2 C_2 c_i (u_i - 1 - D)_+, \qquad w = \sum_i v_i \varphi(x_i),
+.. math::
+    \theta_i = 2 C_1 c_i (1 - D - u_i)_+ - 2 C_2 c_i (u_i - 1 - D)_+, \qquad
+    w = \sum_i v_i \varphi(x_i),
 
 and for *every* w the first formula gives a dual point with :math:`P(w) - G(\theta) = \tfrac12\|w -
 \sum_i v_i\varphi(x_i)\|^2`.
@@ -66,7 +70,9 @@ and
 **The certificate** needs no inverse. The variance has its own multipliers τ, and for every α in the
 box and every τ of sum 0, with :math:`v_i = y_i(\alpha_i + \lambda_2 c_i - \tau_i)`,
 
-.. math:: G(\alpha, \tau) = \sum_i \alpha_i - \tfrac12 v'Kv - \frac{1}{4\lambda_1} \sum_i \frac{\tau_i^2}{c_i}
+.. math::
+    G(\alpha, \tau) = \sum_i \alpha_i - \tfrac12 v'Kv
+    - \frac{1}{4\lambda_1} \sum_i \frac{\tau_i^2}{c_i}
 
 is a lower bound (τ = 0 for :math:`\lambda_1 = 0`). The sum of τ is 0 exactly, on a grid of powers
 of two. The best τ of a given α is :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)` at :math:`w =
@@ -76,9 +82,9 @@ R^{-1}Z'q`; it makes :math:`G(\alpha, \tau)` the dual of [ZhangZhou] and :math:`
 **Hard margin**: the same without the hinge loss subject to :math:`u_i \ge 1`; its dual has
 :math:`\alpha \ge 0` only.
 
-**Scaling of ODML.** At :math:`\lambda_1 = \lambda_2 = 0` this is the soft-margin SVM without intercept
-whose C is C/m here, scikit-learn's ``LinearSVC(loss="hinge", fit_intercept=False, C=C / m)``. The
-objective can be negative.
+**Scaling of ODML.** At :math:`\lambda_1 = \lambda_2 = 0` this is the soft-margin SVM without
+intercept whose C is C/m here, scikit-learn's ``LinearSVC(loss="hinge", fit_intercept=False, C=C /
+m)``. The objective can be negative.
 
 **Source of ODML.** [ZhangZhou], eqs. (3)-(5), (8)-(14). Its Lemma 1
 writes :math:`A^{-1}`, which does not exist; the identity (13) that it serves holds.

@@ -275,7 +275,8 @@ def odml_primal(
     r"""Build the soft-margin ODML primal as a cvxpy problem ([ZhangZhou], eq. 5).
 
     .. math::
-        \min\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u + C \sum_i c_i \xi_i
+        \min\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u
+        + C \sum_i c_i \xi_i
         \quad\text{s.t.}\quad u_i = y_i L_i w,\; \bar u = c'u,\; u_i \ge 1 - \xi_i,\; \xi_i \ge 0,
 
     where the rows of `L` are the data or those of a factor of the Gram matrix, and :math:`c_i =

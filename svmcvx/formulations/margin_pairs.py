@@ -2,8 +2,8 @@
 objectives as arrays, one number a problem.
 
 The formulas are those of :mod:`svmcvx.formulations.margin`. What is shared is evaluated
-once: rows of the kernel matrix, and the products of a class with the normals of all problems that it
-takes part in.
+once: rows of the kernel matrix, and the products of a class with the normals of all problems that
+it takes part in.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class PSVMParts:
         return max(float(outside.max()), abs(imbalance(alpha, y)))
 
     def objective_without_normal(self) -> Floats:
-        """Return the smallest objective at w = 0 of each problem, for p = 1 or 2, up to rounding."""
+        """Return the smallest objective at w = 0 of each problem, p = 1 or 2, up to rounding."""
         one: Any = self.positives
         other: Any = self.layout.sizes - one
         if isinstance(self.weight, np.ndarray):

@@ -250,7 +250,9 @@ def hard_margin_dual(
 ) -> HardMarginProblem:
     r"""Build the dual of the hard-margin SVM as a cvxpy problem.
 
-    .. math:: \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
+    .. math::
+        \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad
+        \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
 
     It is unbounded when the classes are not separable in feature space. [Sun] tabulates it as "p =
     1" (Table 1).
@@ -304,7 +306,8 @@ def l1_svm(
     cvxpy problem.
 
     .. math::
-        \min\; \|w\|_1 + C \sum_i s_i \xi_i^2 \quad\text{s.t.}\quad y_i\langle w, x_i\rangle \ge 1 - \xi_i,\; \xi_i \ge 0.
+        \min\; \|w\|_1 + C \sum_i s_i \xi_i^2 \quad\text{s.t.}\quad
+        y_i\langle w, x_i\rangle \ge 1 - \xi_i,\; \xi_i \ge 0.
     """
     C = check_number(C, "C")
     check_choice(intercept, "intercept", ("penalised", "none"))

@@ -3,7 +3,8 @@ r"""The intercepts that are optimal for given scores, where the losses are piece
 **Two classes.** The loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i + b))_+` has its breaks at
 :math:`y_i - f_i` and the slope
 
-.. math:: \varphi'(b) = \sum_{y_i = -1,\; y_i - f_i < b} s_i \;-\; \sum_{y_i = 1,\; y_i - f_i > b} s_i.
+.. math::
+    \varphi'(b) = \sum_{y_i = -1,\; y_i - f_i < b} s_i \;-\; \sum_{y_i = 1,\; y_i - f_i > b} s_i.
 
 Where both sums are equal all intercepts between two neighbouring breaks are optimal. Weights are
 rounded, those of ``class_weight="balanced"`` and 1/n among them, and so are their sums: both count

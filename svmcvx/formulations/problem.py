@@ -668,7 +668,7 @@ def _both(first: Holds, second: Holds, model: Any) -> bool:
 
 
 def _on_factor(statement: Formulation) -> Formulation:
-    """Return a binary statement on the rows of its factor; others, and those on data, as they are."""
+    """Return a binary statement on the rows of its factor; others as they are."""
     space = getattr(statement, "space", None)
     if not isinstance(space, FeatureSpace) or space.factor_is_data or statement._weights_of_columns:
         return statement

@@ -44,7 +44,7 @@ def rows(X, intercept=True):
 
 
 def theorem_2(X, y, lam=None, kappa=None):
-    """The semidefinite program of Theorem 2, one constraint at a time, from [CepedaGomezHan] alone."""
+    """The semidefinite program of Theorem 2, one constraint at a time, from the paper alone."""
     n, p = X.shape
     M = cp.Variable((p + 1, p + 1), symmetric=True)
     z = cp.Variable(n)

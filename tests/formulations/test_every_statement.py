@@ -230,9 +230,9 @@ def hard(rng, blocks=False):
 
 def absolute(rng):
     X, y, _, weight = hostile(rng, kernels=False)
-    statement = AbsoluteNormSVM(
-        space=feature_space(binary_data(X, y, weight), None, intercept=str(rng.choice(["penalised", "none"]))), C=size(rng)
-    )  # fmt: skip
+    intercept = str(rng.choice(["penalised", "none"]))
+    space = feature_space(binary_data(X, y, weight), None, intercept=intercept)
+    statement = AbsoluteNormSVM(space, C=size(rng))
     truth, s = ExactMargins(statement.space), np.ones(y.size) if weight is None else weight
     penalised, C = statement.space.intercept == "penalised", ball(statement.C)
 
@@ -547,11 +547,12 @@ def pairwise(rng):
         rng, int(rng.integers(4, 9)), int(rng.integers(1, 4)), int(rng.integers(2, 5))
     )
     p = float(rng.choice([1.0, 1.0, 1.001, 1.3, 2.0, 4.5, 40.0]))
+    lam, eps = several.number(rng, False), several.number(rng, False)
+    loss = str(rng.choice(["hinge", "smoothed", "logistic", "softmax"]))
+    norm, delta = int(rng.choice([1, 2])), float(10.0 ** rng.uniform(-9, 3))
     statement = sx.m3svm(
-        X, y, lam=several.number(rng, False), p=p, eps=several.number(rng, False), sample_weight=weight,
-        loss=str(rng.choice(["hinge", "smoothed", "logistic", "softmax"])), norm=int(rng.choice([1, 2])),
-        delta=float(10.0 ** rng.uniform(-9, 3)),
-    ).formulation  # fmt: skip
+        X, y, lam=lam, p=p, eps=eps, sample_weight=weight, loss=loss, norm=norm, delta=delta
+    ).formulation
     wrong = wrong_classes(statement, rng)
     if p == 1:
         point = statement.repair(

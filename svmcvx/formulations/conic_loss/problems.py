@@ -183,7 +183,8 @@ def conic_sdp(
 
     .. math::
         \min\; \mathrm{Tr}\,W + \lambda \sum_i s_i z_i \quad\text{s.t.}\quad
-        t_i \le \langle L_i L_i', W\rangle - 2 y_i L_i w + 1,\; m_i \ge 1 - y_i L_i w,\; m \ge 0,\; m_i^2 \le z_i t_i,\;
+        t_i \le \langle L_i L_i', W\rangle - 2 y_i L_i w + 1,\; m_i \ge 1 - y_i L_i w,\;
+        m \ge 0,\; m_i^2 \le z_i t_i,\;
         \begin{pmatrix}1 & w'\\ w & W\end{pmatrix} \succeq 0,
 
     where the rows of `L` are the data with a constant feature, or those of a factor of the Gram
@@ -322,8 +323,10 @@ def conic_fixed_gamma(
     if :math:`\sum_i\gamma_i x_i x_i' \preceq I`:
 
     .. math::
-        \min\; w'Qw + 2\sum_i \gamma_i u_i - \sum_i \gamma_i + \sum_i (\gamma_i a_i + \lambda z_i + \gamma_i n_i^2)
-        \quad\text{s.t.}\quad m_i^2 \le a_i z_i,\; 0 \le z_i \le 1,\; m_i \ge 1 - u_i,\; n_i \ge u_i - 1,\; m, n \ge 0
+        \min\; w'Qw + 2\sum_i \gamma_i u_i - \sum_i \gamma_i
+        + \sum_i (\gamma_i a_i + \lambda z_i + \gamma_i n_i^2)
+        \quad\text{s.t.}\quad m_i^2 \le a_i z_i,\; 0 \le z_i \le 1,\; m_i \ge 1 - u_i,\;
+        n_i \ge u_i - 1,\; m, n \ge 0
 
     with :math:`Q = I - \sum_i \gamma_i x_i x_i'`: minimised over :math:`z_i`, the last terms are
     :math:`L(u_i;\gamma_i) + \gamma_i(1-u_i)^2`. Observations with :math:`\gamma_i = 0` have no

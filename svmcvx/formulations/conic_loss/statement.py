@@ -17,7 +17,9 @@ W\rangle - 2u_i + 1`:
 from the last constraint, and the best :math:`z_i` is :math:`(1-u_i)_+^2/t_i`, so one cone an
 observation is enough. With :math:`W = ww' + VV'` and :math:`v_i = \|V'x_i\|^2`
 
-.. math:: P(w, V) = \|w\|^2 + \|V\|_F^2 + \lambda \sum_i s_i z_i, \qquad z_i = \frac{(1-u_i)_+^2}{v_i + (1-u_i)_+^2}.
+.. math::
+    P(w, V) = \|w\|^2 + \|V\|_F^2 + \lambda \sum_i s_i z_i, \qquad
+    z_i = \frac{(1-u_i)_+^2}{v_i + (1-u_i)_+^2}.
 
 *Interpretation.* :math:`z_i` is Cantelli's bound: the smallest probability, over all random
 hyperplanes with mean w and covariance :math:`VV'`, of a margin below 1. The relaxation replaces one
@@ -30,10 +32,13 @@ multiplier of this row.
 :math:`\alpha_i` of :math:`m_i \ge 1 - u_i`, and :math:`Q = I - \sum_i \gamma_i x_i x_i' \succ 0`:
 
 .. math::
-    D(\gamma, \alpha) = \sum_i (\alpha_i - \gamma_i) - \sum_i h_i^*(\alpha_i) - \tfrac14 c'Q^{-1}c, \qquad
+    D(\gamma, \alpha) = \sum_i (\alpha_i - \gamma_i) - \sum_i h_i^*(\alpha_i)
+    - \tfrac14 c'Q^{-1}c, \qquad
     c = \sum_i (\alpha_i - 2\gamma_i)\, y_i x_i,
 
-.. math:: h_i^*(\alpha) = \Big(\frac{(\alpha)_+^2}{4\gamma_i} - \lambda s_i\Big)_+ + \frac{(\alpha)_-^2}{4\gamma_i}.
+.. math::
+    h_i^*(\alpha) = \Big(\frac{(\alpha)_+^2}{4\gamma_i} - \lambda s_i\Big)_+
+    + \frac{(\alpha)_-^2}{4\gamma_i}.
 
 For fixed γ the best α gives :math:`\min_w q(w)`, :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)`
 with the *conic loss* L of :func:`svmcvx.losses.conic_loss`. For any w with subgradient g of q, the
@@ -330,9 +335,9 @@ class ConicDual(BinaryStatement):
 
         The candidates are γ at the distances :data:`INTERIORS` from the boundary, with α as passed
         (scaled by the root of the same factor, which leaves α²/γ unchanged) and with the α of a
-        minimiser of q, unless `improve_alpha` is off and the former gives a bound; both also with α so small
-        that h* is 0, since where λ is large the rounding of h* would cost more than the whole
-        objective. A point that has been repaired stays as it is.
+        minimiser of q, unless `improve_alpha` is off and the former gives a bound; both also with α
+        so small that h* is 0, since where λ is large the rounding of h* would cost more than the
+        whole objective. A point that has been repaired stays as it is.
         """
         if (known := self._known(dual)) is not None:
             return known.point
