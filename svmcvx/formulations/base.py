@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Certificate, Dual, Kind, check
 from svmcvx.certificate.bounded import Bounded, exact, signed
 from svmcvx.certificate.rows import Ball
-from svmcvx.data import BinaryData, MulticlassData
+from svmcvx.data import BinaryData, MulticlassData, binary_data
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
-from svmcvx.feature_space import FeatureSpace
-from svmcvx.kernels import Kernel, Precomputed
+from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
+from svmcvx.kernels import Kernel, KernelLike, Precomputed
 from svmcvx.model import BinaryModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
@@ -41,24 +41,13 @@ def usable(values: Any) -> bool:
     return values is not None and bool(np.isfinite(values).all())
 
 
-def kept_entry(dual: Dual, name: str, data: BinaryData, formulation: str) -> Floats:
-    """Return one entry of a dual point for the observations that are kept, whichever way it is
-    indexed.
-    """
-    if name not in dual:
-        raise DataError(
-            f"the dual point of {formulation} needs the entry {name!r}, got"
-            f" {', '.join(dual) or 'nothing'}"
-        )
-    values = np.asarray(dual[name], dtype=np.float64)
-    if values.shape == (data.rows,):
-        return values[data.index]
-    if values.shape == (data.n,):
-        return values
-    raise DataError(
-        f"{name} must have one multiplier an observation: expected shape ({data.rows},), got"
-        f" {values.shape}"
-    )
+def penalised_space(
+    X: Any, y: Any, kernel: KernelLike, intercept: bool | str, sample_weight: Any, indefinite: str
+) -> FeatureSpace:
+    """Return the space of validated data, with a constant feature appended if `intercept`."""
+    rule = penalised_or_none(intercept)
+    data = binary_data(X, y, sample_weight)
+    return feature_space(data, kernel, intercept=rule, indefinite=indefinite)
 
 
 def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 0.0) -> Floats:
@@ -358,7 +347,21 @@ class BinaryStatement(Formulation):
         """Return one entry of a dual point for the observations that are kept, whichever way it is
         indexed.
         """
-        return kept_entry(dual, name, self.space.data, self.name)
+        data = self.space.data
+        if name not in dual:
+            raise DataError(
+                f"the dual point of {self.name} needs the entry {name!r}, got"
+                f" {', '.join(dual) or 'nothing'}"
+            )
+        values = np.asarray(dual[name], dtype=np.float64)
+        if values.shape == (data.rows,):
+            return values[data.index]
+        if values.shape == (data.n,):
+            return values
+        raise DataError(
+            f"{name} must have one multiplier an observation: expected shape ({data.rows},), got"
+            f" {values.shape}"
+        )
 
     @classmethod
     def expansion_multipliers(cls, dual: Dual) -> Floats | None:

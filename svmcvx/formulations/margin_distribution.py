@@ -121,11 +121,10 @@ from svmcvx.certificate.bounded import (
     where,
 )
 from svmcvx.certificate.exactly import grid_exponent
-from svmcvx.data import binary_data, check_number
+from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
-from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LinearDual, RecoveredPoints
-from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
 from svmcvx.numerical import MarginOperator, conjugate_gradients, solve_support_equations
@@ -363,28 +362,6 @@ def solve_positive(system: Floats, right: Floats) -> Floats:
     return np.asarray(sl.cho_solve(sl.cho_factor(system, lower=True, overwrite_a=True), right))
 
 
-def margin_space(
-    X: Any,
-    y: Any,
-    *,
-    kernel: KernelLike,
-    intercept: bool | str,
-    sample_weight: Any,
-    indefinite: str,
-    largest_gram: float = math.inf,
-) -> FeatureSpace:
-    """Return the space of validated data, with a constant feature appended if `intercept`.
-
-    No Gram matrix is stored for more than `largest_gram` observations if the kernel is positive
-    semidefinite on any data.
-    """
-    rule = penalised_or_none(intercept)
-    data = binary_data(X, y, sample_weight)
-    return feature_space(
-        data, kernel, intercept=rule, indefinite=indefinite, keep_gram=data.n <= largest_gram
-    )
-
-
 def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
     """Return C1, C2 and D as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
     return (
@@ -399,36 +376,6 @@ def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
             why="a band of half-width 1 would make w = 0 optimal",
         ),
     )
-
-
-def bound_odm(
-    X: Any,
-    y: Any,
-    C1: float,
-    C2: float,
-    D: float,
-    kernel: KernelLike,
-    intercept: bool | str,
-    sample_weight: Any,
-    indefinite: str,
-    largest_gram: float = math.inf,
-) -> ODM:
-    """Return the statement bound to validated data and hyper-parameters; raises as
-    :func:`odm_primal`.
-
-    `largest_gram` is that of :func:`margin_space`.
-    """
-    C1, C2, D = check_band(C1, C2, D)
-    space = margin_space(
-        X,
-        y,
-        kernel=kernel,
-        intercept=intercept,
-        sample_weight=sample_weight,
-        indefinite=indefinite,
-        largest_gram=largest_gram,
-    )
-    return ODM(space=space, C1=C1, C2=C2, D=D)
 
 
 def centred(tau: Floats, share: Floats) -> Floats:

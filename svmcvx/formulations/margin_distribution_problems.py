@@ -13,13 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
+from svmcvx.formulations.base import penalised_space
 from svmcvx.formulations.margin_distribution import (
     ODM,
     ODML,
     ODMLHardMargin,
-    bound_odm,
+    check_band,
     check_penalties,
-    margin_space,
 )
 from svmcvx.formulations.problem import (
     FormulationProblem,
@@ -106,7 +106,9 @@ def odm_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
+    C1, C2, D = check_band(C1, C2, D)
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    statement = ODM(space, C1, C2, D)
     L, n = statement.space.factor, statement.y.size
     require_conic_memory(L, "ODM primal")
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
@@ -180,7 +182,9 @@ def odm_dual(
     (0, True)
     """
     check_choice(form, "form", FORMS)
-    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
+    C1, C2, D = check_band(C1, C2, D)
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    statement = ODM(space, C1, C2, D)
     n, c = statement.y.size, statement.share
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
     C1_D = following(np.multiply, C1_parameter, D_parameter, name="C1_D")
@@ -310,9 +314,7 @@ def odml_primal(
     """
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C")
-    space = margin_space(
-        X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
-    )
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODML(space, lam1, lam2, C)
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
         statement, "ODML primal"
@@ -378,9 +380,7 @@ def odml_dual(
     """
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C")
-    space = margin_space(
-        X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
-    )
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODML(space, lam1, lam2, C)
     C_parameter = cp.Parameter(pos=True, name="C", value=C)
     lam2_parameter = cp.Parameter(nonneg=True, name="lam2", value=lam2)
@@ -463,9 +463,7 @@ def odml_hard_margin(
     True
     """
     lam1, lam2 = check_penalties(lam1, lam2)
-    space = margin_space(
-        X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite
-    )
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODMLHardMargin(space, lam1, lam2)
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
         statement, "hard-margin ODML"

@@ -45,7 +45,8 @@ from numpy.typing import ArrayLike, NDArray
 from svmcvx.certificate.bounded import signed
 from svmcvx.data import binary_data, check_choice, check_features, check_number
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.formulations.margin_distribution import ODM, ODML, bound_odm, margin_space
+from svmcvx.formulations.base import penalised_space
+from svmcvx.formulations.margin_distribution import ODM, ODML
 from svmcvx.kernels import row_norms
 from svmcvx.losses import hinge_power
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
@@ -325,22 +326,14 @@ def leave_one_out_bound(
     given, kernel = solution.hyperparameters, getattr(solution.model, "kernel", None)
     if solution.formulation == "odm":
         hyper = (given["C1"], given["C2"], given["D"])
-        statement = bound_odm(
-            X, y, *hyper, kernel, given["intercept"], sample_weight, indefinite="clip"
-        )
+        space = penalised_space(X, y, kernel, given["intercept"], sample_weight, "clip")
+        statement = ODM(space, *hyper)
         theta = statement.entry(solution.dual, "theta")
         slack = _gap(statement, theta * statement.y, {"theta": theta})
         smallest, terms = _odm(statement, theta, slack)
         data = statement.space.data
     else:
-        space = margin_space(
-            X,
-            y,
-            kernel=kernel,
-            intercept=given["intercept"],
-            sample_weight=sample_weight,
-            indefinite="clip",
-        )
+        space = penalised_space(X, y, kernel, given["intercept"], sample_weight, "clip")
         machine = ODML(space=space, lam1=given["lam1"], lam2=given["lam2"], C=given["C"])
         dual = machine.repair({"alpha": machine.entry(solution.dual, "alpha")})
         slack = _gap(machine, machine.expansion(dual["alpha"], dual["tau"]), dual)

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, check
+from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace
@@ -430,43 +430,22 @@ class ConicRelaxation:
     zero_one: tuple[float, float]
 
 
-def relaxation(answer: Solution | ConicSDP) -> ConicRelaxation:
-    """Return γ, the relaxed z and the spectrum of W of a solution, or at the present values of a
-    solved problem.
-    """
-    if isinstance(answer, ConicSDP):
-        candidates = answer.recover()
-        if not candidates.models:
-            raise DataError("the problem has no values yet; call its solve() or svmcvx.solve first")
-        statement = answer.formulation
-        checked = check(statement, candidates.models, candidates.duals)
-        model, dual, certificate = (
-            checked.model,
-            statement.export_dual(checked.dual),
-            checked.certificate,
-        )
-        lam = statement.lam
-    else:
-        model, dual, certificate = answer.model, answer.dual, answer.certificate
-        lam = answer.hyperparameters.get("lam")
-    moment = moment_of(model)
+def relaxation(solution: Solution) -> ConicRelaxation:
+    """Return γ, the relaxed z and the spectrum of W of a solution."""
+    moment, residuals = moment_of(solution.model), solution.certificate.residuals
     if moment is None:
         raise DataError(
             "relaxation takes a solution of the conic relaxation, got one of"
-            f" {getattr(answer, 'formulation', answer)!r} without a second moment"
+            f" {getattr(solution, 'formulation', solution)!r} without a second moment"
         )
-    if lam is None:
-        lam = float(np.asarray(dual.get("lam", math.nan)).item())
-    interval = (
-        certificate.residuals.get("zero_one_lower", -math.inf),
-        certificate.residuals["zero_one_upper"],
-    )
+    lam = solution.hyperparameters.get("lam", solution.dual.get("lam", math.nan))
+    interval = residuals.get("zero_one_lower", -math.inf), residuals["zero_one_upper"]
     return ConicRelaxation(
         w=moment.w,
         W=moment.W,
         spectrum=moment.spectrum,
         z=moment.z,
-        gamma=dual.get("gamma", np.zeros(0)),
-        lam=float(lam),
+        gamma=solution.dual.get("gamma", np.zeros(0)),
+        lam=float(np.asarray(lam).item()),
         zero_one=interval,
     )

@@ -110,10 +110,10 @@ from svmcvx.certificate.bounded import (
     where,
 )
 from svmcvx.certificate.rows import inner_error
-from svmcvx.data import BinaryData, binary_data, check_number
+from svmcvx.data import BinaryData, check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry, penalised_space
 from svmcvx.formulations.conic_loss.geometry import (
     ConicMultipliers,
     Geometry,
@@ -773,9 +773,8 @@ def conic_space(
     X: Any, y: Any, kernel: KernelLike, intercept: bool | str, sample_weight: Any, indefinite: str
 ) -> tuple[BinaryData, FeatureSpace]:
     """Return the data and their feature space, with a penalised intercept or without one."""
-    rule = penalised_or_none(intercept)
-    data = binary_data(X, y, sample_weight)
-    return data, feature_space(data, kernel, intercept=rule, indefinite=indefinite)
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    return space.data, space
 
 
 def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None, float | None]:
