@@ -167,9 +167,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """The package, in which ``solve`` is the function: the import of the subpackage of that name
-    would bind the subpackage.
-    """
+    """The package, in which ``solve`` is the function, not the subpackage."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "solve" and isinstance(value, ModuleType):

@@ -83,9 +83,7 @@ def missing_extra(module: str, extra: str) -> SolverUnavailable:
 
 
 def did_you_mean(word: object, words: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the nearest of some words, or nothing where none is
-    near.
-    """
+    """Return ``"; did you mean 'x'?"`` for the nearest word, or nothing."""
     known = list(words)
     if not isinstance(word, str):
         return ""
@@ -98,8 +96,6 @@ def did_you_mean(word: object, words: Iterable[str]) -> str:
 
 
 def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:
-    """Return the error for a name that a module does not have, with the nearest of those that it
-    has.
-    """
+    """Return the error for a name that a module lacks, with the nearest that it has."""
     near = "" if name.startswith("_") else did_you_mean(name, names)
     return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)

@@ -90,9 +90,7 @@ class Model(ShortRepr, ABC):
         """Return the label of each row of `X`."""
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return scalars (for JSON) and arrays that describe the model, classes and support
-        aside.
-        """
+        """Return scalars (for JSON) and arrays of the model, without classes and support."""
         own = {name: getattr(self, name) for name in ("coef", "intercept")}
         arrays = {name: value for name, value in own.items() if isinstance(value, np.ndarray)}
         return {name: value for name, value in own.items() if name not in arrays}, arrays
@@ -348,9 +346,7 @@ class KernelModel(BinaryModel):
         )
 
     def _combine(self, X: Features, *, errors: bool = True) -> Bounded:
-        """Return K v, if asked for with bounds on its errors, with K between `X` and the support
-        vectors, block by block.
-        """
+        """Return K v for `X` and the support vectors, block by block, with error bounds."""
         v = self.dual_coef
         if self.vectors is not None and not isinstance(self.kernel, CallableKernel):
             columns = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
@@ -424,9 +420,7 @@ def is_constant(model: BinaryModel) -> bool:
 
 
 def constant_scores(model: BinaryModel, n: int) -> Bounded:
-    """Return the scores of a constant model: nothing is rounded, no kernel evaluated, and no pass
-    over data made.
-    """
+    """Return the scores of a constant model, without a pass over the data."""
     return exact(np.full(n, model.intercept))
 
 
@@ -436,23 +430,8 @@ ROWS_OF_BLOCK = 8 * TILE_ENTRIES
 
 @dataclass(frozen=True, eq=False)
 class Members(Sequence[BinaryModel]):
-    """Binary models in one array, which make their scores together and each model at its first use.
-
-    Attributes
-    ----------
-    kernel : Kernel or None
-        That of all expansions; None for linear models.
-    vectors : ndarray, csr_array or None
-        The support vectors of all models; None for linear models and a precomputed kernel.
-    table : ndarray of shape (s, models) or (d, models)
-        A column per model: the coefficients of the support vectors, or w.
-    intercepts : ndarray of shape (models,)
-    supports : sequence of ndarray
-        Rows of the training data that each linear model rests on; of expansions the rows that the
-        support vectors are.
-    classes : sequence of ndarray
-        The two classes of each model.
-    n_features : int
+    """Binary models in one array: `table` has a column per model, of the coefficients of the common
+    support vectors, or w; `supports` has the rows of each linear model, or those of the vectors.
     """
 
     kernel: Kernel | None
@@ -568,9 +547,7 @@ _MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearMo
 
 
 def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
-    """Return the sums over pairs k < l of what each gives to l (a column of `later`) and to k (one
-    of `earlier`).
-    """
+    """Return sums over pairs k < l of `later` for l and `earlier` for k, per class."""
     pairs = later.shape[1]
     c = (1 + math.isqrt(1 + 8 * pairs)) // 2
     sums = np.zeros((c, later.shape[0]))
@@ -582,9 +559,7 @@ def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
 
 
 def pair_votes(scores: Floats) -> Floats:
-    """Return the number of votes for each class, shape (m, c), from the scores of models for all
-    pairs, shape (m, c(c−1)/2).
-    """
+    """Return the votes for each class, shape (m, c), from scores of shape (m, c(c−1)/2)."""
     later = scores > 0
     return _by_class(later, ~later)
 

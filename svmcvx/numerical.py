@@ -21,9 +21,7 @@ INSIDE = 0.05
 
 
 def line_search(derivative: Callable[[float], float], start: float) -> float:
-    r"""Return a step length t near which the derivative of a convex function :math:`\phi` along a
-    line vanishes.
-    """
+    """Return a step near which the derivative of a convex function along a line vanishes."""
     low, low_slope, high, high_slope = 0.0, start, math.inf, math.inf
     length = 1.0
     for _ in range(EVALUATIONS):
@@ -61,9 +59,7 @@ class NewtonMethod(Protocol[Reason_co]):
     """A problem with its present point."""
 
     def examine(self, steps: int) -> Reason_co | None:
-        """Evaluate the present point after so many steps; return why the method ends there, None
-        where it continues.
-        """
+        """Evaluate the present point; return why the method ends there, or None."""
 
     def direction(self) -> NewtonStep | None:
         """Return Newton's step at the point that was examined, None if there is none."""
@@ -101,9 +97,7 @@ def bordered_solution(
     corner: float = 0.0,
     damping: float = 0.0,
 ) -> tuple[Floats, float]:
-    """Solve Ax + ht = r, h'x + ct = l by the Schur complement of A; `damping` is a share of c that
-    keeps it positive.
-    """
+    """Solve Ax + ht = r, h'x + ct = l by the Schur complement of A, kept positive."""
     x, across = solve(np.stack([right, border], axis=1)).T
     pivot = corner - float(border @ across)
     if corner > 0:
@@ -115,9 +109,7 @@ def bordered_solution(
 def semidefinite_solution(
     A: Floats, right: Floats, border: Floats | None = None, last: float = 0.0
 ) -> tuple[Floats, float] | None:
-    """Solve the same system for a positive semidefinite A, and c = 0, as for equations of
-    observations that may be equal; None if there is no finite solution.
-    """
+    """Solve the same for a semidefinite A and c = 0; None if there is no solution."""
     diagonal = A.diagonal()
     # A multiple of hh' that is added to A changes t by its multiple of l alone, and x not at all.
     shift = 0.0 if border is None else float(diagonal.mean())
@@ -251,9 +243,7 @@ def conjugate_gradients(
     stop: Callable[[], bool] = lambda: False,
     follow: Callable[[float, Floats], None] | None = None,
 ) -> Conjugate:
-    """Solve until the residual, in the norm of the preconditioner, is `accuracy` times that of the
-    start x = 0.
-    """
+    """Solve to `accuracy` times the residual of x = 0, in the preconditioner's norm."""
     x = np.zeros_like(right)
     residual = right.copy()
     better = precondition(residual)

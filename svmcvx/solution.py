@@ -198,9 +198,7 @@ class DataFacts:
         return self.n, self.d
 
     def differ_from(self, other: DataFacts) -> bool:
-        """Whether these are other data of the same sizes and classes; the labels alone decide for
-        Gram matrices.
-        """
+        """Whether these are other data of the same sizes and classes."""
         alike = self.size == other.size and self.classes == other.classes
         if not (alike and self.fingerprint and other.fingerprint):
             return False
@@ -326,9 +324,7 @@ class Solution:
 
     @staticmethod
     def _kept(name: str, value: Any) -> Any:
-        """Return the value of a field as a solution keeps it: arrays that nobody writes to, and
-        dictionaries of its own.
-        """
+        """Return a field with arrays that are read-only and dictionaries that are copies."""
         if name in ("dual", "details"):
             return {key: frozen(values) for key, values in value.items()}
         if name == "trace":
@@ -535,9 +531,7 @@ class Solution:
 
 
 class LazySolution(Solution):
-    """A solution some of whose fields are computed at their first use; it is pickled and copied as
-    a plain one.
-    """
+    """A solution with fields that are computed at their first use."""
 
     @classmethod
     def of(cls, computed: dict[str, Callable[[], Any]], **known: Any) -> LazySolution:
@@ -650,9 +644,7 @@ def _data(solution: Solution) -> list[tuple[str, str]]:
 
 
 def _facts(solution: Solution) -> DataFacts | None:
-    """Return the facts of the data; of all pairs together where each pair of classes has its
-    own.
-    """
+    """Return the facts of the data; of all pairs of classes together."""
     if solution.data is not None or not solution.parts:
         return solution.data
     labels = solution.model.classes.tolist()

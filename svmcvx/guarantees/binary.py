@@ -131,9 +131,7 @@ class BinaryGuarantee(Guarantee):
         return rows.toarray() if sp.issparse(rows) and not sp.issparse(X) else rows
 
     def _disputed(self, rows: Features) -> NDArray[np.bool_]:
-        """Rows of which optimal intercepts make different predictions, as computed in floating
-        point.
-        """
+        """Return which rows optimal intercepts predict differently, in floating point."""
         b = self.optimal_intercepts
         if b is None or b.unique:
             return np.zeros(rows.shape[0], dtype=bool)
@@ -152,9 +150,7 @@ def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
 
 
 def guarantee_in(space: FeatureSpace, point: Any) -> BinaryGuarantee:
-    """Return the guarantee of a solution, or of what has its formulation, hyper-parameters, model
-    and dual point, in a space of its data.
-    """
+    """Return the guarantee of a solution, or a point like one, in a space of its data."""
     found: BinaryGuarantee = _STATEMENTS[point.formulation](point, space)
     return found
 
@@ -200,9 +196,7 @@ def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Fe
 
 
 def require_classes(solution: Solution, classes: NDArray[Any]) -> None:
-    """Raise a :class:`~svmcvx.errors.DataError` unless labels have the names that the model
-    predicts.
-    """
+    """Raise a :class:`~svmcvx.errors.DataError` unless labels are those of the model."""
     if classes.tolist() != solution.model.classes.tolist():
         raise DataError(
             f"y holds the labels {classes.tolist()}, and the solution is about"
@@ -229,9 +223,7 @@ def _guarantee(
     v: Any,
     moved: float = 0.0,
 ) -> BinaryGuarantee:
-    """Return the guarantee, from the ends of the interval on these data at the solution's own
-    points.
-    """
+    """Return the guarantee from the interval on these data at the solution's own points."""
     model: Any = solution.model
     space = statement.space
     upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
@@ -402,9 +394,7 @@ class OneVsGuarantee(Guarantee):
         )
 
     def _votes(self, wins: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """The least and the largest number of votes of each class, from which classes of each pair
-        are possible.
-        """
+        """The least and the largest number of votes of each class."""
         m = wins.shape[1]
         low, high = np.zeros((m, self.classes.size)), np.zeros((m, self.classes.size))
         for pair, (k, other) in zip(wins, combinations(range(self.classes.size), 2), strict=True):
@@ -414,9 +404,7 @@ class OneVsGuarantee(Guarantee):
         return low, high
 
     def _sums(self, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-        """Intervals of the sum of the scores for each class, negated where it is the earlier one of
-        a pair.
-        """
+        """Intervals of the sum of the scores for each class, negated for the earlier of a pair."""
         m, c = lower.shape[0], self.classes.size
         low, high, size = np.zeros((m, c)), np.zeros((m, c)), np.zeros((m, c))
         for pair, (k, other) in enumerate(combinations(range(c), 2)):
@@ -436,9 +424,7 @@ class OneVsGuarantee(Guarantee):
 
 
 def beaten(keys: list[tuple[Floats, Floats]]) -> Mask:
-    """Return which classes another one surely goes before: by the first key, where that is equal by
-    the next, last by their order.
-    """
+    """Return which classes another one surely beats: by the first key, the next, their order."""
     m, c = keys[0][0].shape
     found = np.zeros((m, c), dtype=bool)
     for k, other in ((k, other) for k in range(c) for other in range(c) if k != other):
@@ -495,9 +481,7 @@ def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProbl
 
 
 def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> OneVsGuarantee:
-    """Return the guarantee of the solutions of several binary problems; see
-    :func:`svmcvx.guarantee`.
-    """
+    """Return the guarantee of a solution of several binary problems."""
     problems = member_problems(solution, X, y)
     model: Any = solution.model
     members = tuple(binary_guarantee(one.solution, one.X, one.y) for one in problems.values())

@@ -109,9 +109,7 @@ def scores_in_pieces(exact: Guarantee, rows: Features) -> CertifiedScores:
 
 
 class _Rows:
-    """Rows whose labels are to be decided, and their bounds: a row that is decided once stays
-    so.
-    """
+    """Rows whose labels are to be decided; a decided row stays so."""
 
     def __init__(self, rows: Features) -> None:
         self.rows = rows

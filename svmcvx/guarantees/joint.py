@@ -156,9 +156,7 @@ class JointGuarantee(Guarantee):
         return CertifiedScores(lower, upper, possible, self.classes, open_ & self._disputed(rows))
 
     def _disputed(self, rows: Any) -> NDArray[np.bool_]:
-        """Rows of which optimal intercepts make different predictions, as computed in floating
-        point: none where these are unique.
-        """
+        """Return which rows optimal intercepts predict differently, in floating point."""
         b = self.optimal_intercepts
         if b is None or b.unique:
             return np.zeros(rows.shape[0], dtype=bool)
@@ -172,9 +170,7 @@ class JointGuarantee(Guarantee):
 
 @quietly
 def _closed(lower: Floats, upper: Floats, c: int) -> tuple[Floats, Floats]:
-    """Return the intervals with what follows for a difference from the intervals of two others, by
-    way of a third class.
-    """
+    """Return the intervals of differences, narrowed by way of a third class."""
     first, second = np.triu_indices(c, 1)
     above = np.zeros((lower.shape[0], c, c))
     above[:, second, first], above[:, first, second] = upper, -lower
@@ -185,9 +181,7 @@ def _closed(lower: Floats, upper: Floats, c: int) -> tuple[Floats, Floats]:
 
 
 def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
-    """Return the guarantee of a solution of several classes in one problem; see
-    :func:`svmcvx.guarantee`.
-    """
+    """Return the guarantee of a solution of several classes in one problem."""
     evidence, settings = solution.evidence, dict(solution.hyperparameters)
     if evidence is None or evidence.weight is None:
         raise DataError(
@@ -269,9 +263,7 @@ def _refuse_m3svm(settings: Mapping[str, Any]) -> None:
 
 
 class _PairMultipliers:
-    """The multipliers of two classes towards each other, with the limits of their changes and their
-    terms.
-    """
+    """The multipliers of two classes towards each other, with their rooms and terms."""
 
     def __init__(self, statement: MulticlassStatement, alpha: Floats) -> None:
         self.statement, scores = statement, statement.scores
@@ -321,9 +313,7 @@ class _PairMultipliers:
 
 @quietly
 def _rooms(loss: Any, alpha: Floats, s: Floats) -> tuple[Floats, Floats]:
-    """Return how much each multiplier alone may grow and fall inside s times the domain of the
-    loss: numbers that are at most that.
-    """
+    """Return lower bounds on how much each multiplier alone may grow and fall."""
     a, weight = exact(alpha), exact(s)[:, None]
     if isinstance(loss, (HingeSum, LogisticSum)):
         return np.maximum((weight - a).lower, 0.0), alpha

@@ -121,9 +121,7 @@ class Node:
 
 @dataclass(frozen=True)
 class _PowerTermsOverRange(PowerTerms):
-    """DualTerms of a power p > 1 for all C between two values: multipliers are those with x where
-    the slack changes most, costs those at the smaller C.
-    """
+    """Terms of a power p > 1 for all C of a range, at the multipliers of largest change."""
 
     given: Bounded
 
@@ -219,9 +217,7 @@ def squared_radius(one: Node, other: Node) -> float:
 
 
 def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
-    """Return which of the two classes some optimal machine may predict for some C between two
-    nodes, shape (m, 2).
-    """
+    """Return which classes an optimal machine may predict between two nodes, shape (m, 2)."""
     theorem = _over_range(one, other)
     found = []
     for both in zip(one.tested, other.tested, strict=True):

@@ -154,9 +154,7 @@ class Theorem:
     @cached_property
     @quietly
     def _system(self) -> tuple[Chosen, Solver] | None:
-        """Vectors with room on both sides, at most :data:`LARGEST_SYSTEM`, and a function that
-        solves their system.
-        """
+        """Vectors with room on both sides, and a function that solves their system."""
         dual = self.multipliers
         room = np.minimum(dual.down, dual.above)
         curvature = dual.terms.curvatures
@@ -187,9 +185,7 @@ class Theorem:
 
     @quietly
     def _kriging(self, T: Tested, rows: Chosen, solver: Solver) -> Floats:
-        """Return the coefficients that the system has for each row, of sum exactly 1 where they
-        have to be.
-        """
+        """Return the coefficients of the system for each row, of sum exactly 1 if balanced."""
         c = solver(T.products(rows).T)
         if not self.multipliers.balanced:
             return np.asarray(np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0))
@@ -206,9 +202,7 @@ class Theorem:
         c: Floats,
         sides: tuple[float, ...] = (1.0, -1.0),
     ) -> None:
-        """Take in what the theorem says for coefficients of shape (r, m), one column a row; NaN in
-        a column says nothing.
-        """
+        """Apply the theorem to coefficients of shape (r, m); columns with NaN are skipped."""
         usable = np.isfinite(c).all(axis=0) if c.size else np.ones(c.shape[1], dtype=bool)
         c = np.where(usable, c, 0.0)
         squares = T.squared_distances(rows, c)
@@ -223,16 +217,12 @@ class Theorem:
                 np.minimum(found.upper, np.where(usable, end, np.inf), out=found.upper)
 
     def _bases(self, T: Tested, rows: Chosen, c: Floats) -> list[Bounded]:
-        """Return the two terms of the theorem before the bracket: the ends of a segment, or one
-        number, for each row.
-        """
+        """Return the theorem's two terms before the bracket: a number or ends, per row."""
         return [T.scores + self._targets[rows] @ c if rows.size else T.scores]
 
     @quietly
     def _half_width(self, rows: Chosen, c: Floats, squares: Floats) -> Floats:
-        """Return numbers that are at least the bracket for a good step; infinite where there is
-        none.
-        """
+        """Return upper bounds of the bracket at a good step; infinite where there is none."""
         dual = self.multipliers
         d = dual.signs[rows][:, None] * c
         radius = self.squared_radius
@@ -341,9 +331,7 @@ class PowerTerms(DualTerms):
         return np.asarray(np.where(self.alpha > 0.0, xi, 1.0) / ((self.p - 1.0) * a))
 
     def _slacks(self, a: Bounded, rows: Chosen) -> tuple[Floats, Floats]:
-        """Return lower and upper ends of the slacks of multipliers, which are not negative, by
-        monotony.
-        """
+        """Return lower and upper ends of the slacks of multipliers, by monotony."""
         ends = (np.maximum(a.lower, 0.0), np.maximum(a.upper, 0.0))
         cost = self.cost[rows]
         cost = cost if a.value.ndim == 1 else cost[:, None]
@@ -468,9 +456,7 @@ class Points:
         raise NotImplementedError
 
     def solver(self, rows: Chosen, added: Floats) -> Solver | None:
-        """Return a function that solves systems with the inner products of some training rows plus
-        a diagonal; None where that is singular.
-        """
+        """Return a solver of systems of Gram matrix plus diagonal; None if singular."""
         K = self.gram(rows)
         scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
         for ridge in RIDGES:
@@ -482,9 +468,7 @@ class Points:
         return None
 
     def bend(self, squares: Floats, step: Floats) -> Floats:
-        """Return numbers that are at least what the regulariser adds to the bracket, divided by the
-        step: a quarter of ‖h‖².
-        """
+        """Return an upper bound of the regulariser's part of the bracket over the step."""
         return 0.25 * squares
 
     def longest_step(self, squares: Floats) -> Floats:
@@ -524,9 +508,7 @@ class LinearPoints(Points):
         return max(((self.centre - other.centre).squared_norm() * self.scale).lower_end, 0.0)
 
     def tested(self, T: Features) -> LinearTested:
-        """Shift the rows like those of the training data; sparse ones are kept sparse with sparse
-        training data only.
-        """
+        """Shift the rows like those of the training data."""
         if sp.issparse(T) and not sp.issparse(self.rows.X):
             T = T.toarray()
         elif sp.issparse(self.rows.X) and not sp.issparse(T):
@@ -637,9 +619,7 @@ class KernelPoints(Points):
 
     @cached_property
     def distance(self) -> float:
-        """Bound on the distance of the mean from the mean of the two models, without their
-        rounding: half of what each may be moved.
-        """
+        """Bound on the distance of the mean from that of the two rounded models."""
         off = 0.5 * self.moved
         v = exact(self.v)
         if not v.is_exact:
@@ -747,9 +727,7 @@ class KernelPoints(Points):
         return exact(sqrt(squares + 1.0 if self._constant else squares).upper)
 
     def diagonal_above(self, X: Features) -> Floats:
-        """Numbers that are at least k(x, x): a power of a sum of terms that are not negative, or
-        1.
-        """
+        """Upper bounds of k(x, x): a power of a sum of non-negative terms, or 1."""
         diagonal = np.abs(np.asarray(self.kernel.diagonal(X), dtype=np.float64))
         if not isinstance(self.kernel, (Linear, Polynomial)):
             return diagonal
@@ -825,7 +803,5 @@ class KernelTested:
 
 
 def _sums(values: Floats) -> Floats:
-    """Return numbers that are at least the sums of rows of products of up to three numbers that are
-    not negative.
-    """
+    """Return upper bounds of sums of rows of products of up to three non-negative numbers."""
     return np.asarray(sums_above(values.sum(axis=1), 2 * values.shape[1] + 8))

@@ -201,9 +201,7 @@ def _time_axis(ax: Axes, first: float, last: float) -> None:
 
 
 def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
-    """Return seconds, the largest lower and the smallest upper bound so far; the end alone without
-    a trace.
-    """
+    """Return seconds, the largest lower and the smallest upper bound so far."""
     seconds, lower, upper = solution.trace.T
     if not seconds.size:
         low = solution.certificate.lower

@@ -168,9 +168,7 @@ def _classes(classifier: Any, y: Any, n: int) -> tuple[NDArray[np.intp], NDArray
 
 
 def _feature_names(classifier: Any, X: Any, given: Any) -> list[str]:
-    """Return two names: those given, the columns of a table, those that a classifier was fitted to,
-    or numbers.
-    """
+    """Return two names: given, of the table, of the fitted classifier, or numbers."""
     if given is not None:
         if isinstance(given, (str, bytes)) or np.shape(given) != (2,):
             raise DataTypeError(f"feature_names must be a sequence of two strings, got {given!r}")
@@ -235,9 +233,7 @@ def _shade_scores(
 
 
 def _ticks(limit: float) -> list[float]:
-    """Return 0 and ±1, and the last whole numbers inside the scale where they are apart from
-    these.
-    """
+    """Return 0, ±1, and the last whole numbers of the scale where they are apart."""
     last = float(int(limit))
     return [-last, -1.0, 0.0, 1.0, last] if last >= 2 else [-1.0, 0.0, 1.0]
 
@@ -393,9 +389,7 @@ def pairwise_margins(
 
 
 def _even(table: Floats) -> list[str]:
-    """Return the numbers of a table, row by row, with the same number of decimals, two digits of
-    the smallest at least; with exponents where they differ by a thousand.
-    """
+    """Return the numbers of a table as text, row by row, with equal decimals."""
     known = np.abs(table[np.isfinite(table) & (table != 0)])
     if known.size and known.max() / known.min() >= 1e3:
         return [f"{value:.1e}" if np.isfinite(value) else str(value) for value in table.ravel()]

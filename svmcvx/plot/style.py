@@ -51,9 +51,7 @@ def drawing_panels(
     sharex: bool = False,
     sharey: bool = False,
 ) -> tuple[Figure, Any]:
-    """Return a new figure and its axes, an array of `rows` × `columns`, each of a width and height
-    in inches.
-    """
+    """Return a new figure and `rows` × `columns` axes, each of a size in inches."""
     figure: Any = drawing_axes(None).figure
     figure.clear()
     figure.set_size_inches(columns * size[0], rows * size[1])
@@ -103,9 +101,7 @@ def width_of(ax: Axes) -> float:
 
 
 def legend_below(ax: Axes, handles: Sequence[Any] | None = None) -> None:
-    """Put the legend below the axes, where it hides nothing, in as many columns as fit their
-    width.
-    """
+    """Put the legend below the axes, in as many columns as fit their width."""
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties
     from matplotlib.transforms import ScaledTranslation

@@ -129,9 +129,7 @@ def _native_status(solver: str, raw: Any, status: str) -> tuple[Status, str]:
 
 @cache
 def _greet_highs() -> None:
-    """Construct HiGHS once with the standard output redirected to the standard error: the first
-    object of a process prints a banner, whatever its options.
-    """
+    """Construct HiGHS once with its banner, the first of a process, on the standard error."""
     import highspy
 
     sys.stdout.flush()

@@ -155,9 +155,7 @@ class Chain:
     def _attempt(
         self, card: policy.SolverCard, own: Mapping[str, Any] | None
     ) -> list[Planned] | None:
-        """Run one solver and certify its point; return solvers to try next, or None to end the
-        chain.
-        """
+        """Run one solver and certify its point; return solvers to try next, None for the end."""
         problem, name, began = self.problem, card.name, clock.now()
         limit = self.deadline.remaining
         if math.isfinite(limit):
@@ -233,9 +231,7 @@ class Chain:
         return [(card, REFINED[name])] if refinable and name in REFINED else []
 
     def _has_feasible_points(self) -> bool:
-        """Whether a model and a dual point are known without a solver, so that the problem has an
-        optimum.
-        """
+        """Whether a model and a dual point are known, so that there is an optimum."""
         models, duals = _trivial(self.problem.formulation)
         if not models or not duals:
             return False
@@ -269,9 +265,7 @@ class Chain:
     def _certify(
         self, points: RecoveredPoints, outcome: backends.Outcome
     ) -> tuple[Checked[Any] | None, str]:
-        """Certify the recovered points with the solver's bound; return the reason of a failure, or
-        what is wrong with the bound.
-        """
+        """Certify the recovered points with the solver's bound; return what failed, too."""
         statement = self.problem.formulation
         if not points.models:
             return None, f"stopped without a point ({outcome.message})"

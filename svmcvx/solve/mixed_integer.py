@@ -121,9 +121,7 @@ def _add_start(
 def starting_point(
     problem: cp.Problem, data: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Floats | None:
-    """Return the solver's vector of variables for values of the problem's, or None if it is not
-    determined.
-    """
+    """Return the solver's vector of variables for given values, None if undetermined."""
     x = np.full(data[cps.C].size, np.nan)
     columns = data[cps.PARAM_PROB].var_id_to_col
     for variable in problem.variables():
@@ -152,9 +150,7 @@ def starting_point(
 def set_start(
     problem: cp.Problem, solver: str, data: dict[str, Any], values: Mapping[str, Any]
 ) -> bool:
-    """Pass values of the problem's variables to a solver that can start from them; return whether
-    this was done.
-    """
+    """Pass values to a solver that can start from them; return whether it can."""
     if solver not in ("SCIP", "HIGHS"):
         return False
     start = starting_point(problem, data, values)
@@ -177,9 +173,7 @@ def set_start(
 
 
 def start_used(solver: str, raw: Any, *, offered: bool) -> bool:
-    """Return whether the solver accepted the starting point: SCIP reports it, HiGHS accepts
-    feasible points.
-    """
+    """Return whether the solver accepted the starting point."""
     return bool(raw["start_used"]) if solver == "SCIP" else offered
 
 

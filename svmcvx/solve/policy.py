@@ -222,9 +222,7 @@ AUTOMATIC = frozenset(name for names in ORDER.values() for name in names)
 
 
 def classify(problem: cp.Problem) -> ProblemClass:
-    """Return the class of a convex or mixed-integer convex problem, found from the problem
-    itself.
-    """
+    """Return the class of a convex or mixed-integer convex problem."""
     if not problem.is_dcp():
         raise BuildError(
             "the problem does not follow cvxpy's rules for convex programs (DCP); restate it"
@@ -261,16 +259,12 @@ def module_of(card: SolverCard) -> str:
 
 
 def licence_problem(name: str) -> str | None:
-    """Return why the solver is not licensed, or None if it is. The answer is cached for five
-    minutes.
-    """
+    """Return why the solver is not licensed, or None; cached for five minutes."""
     return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if _licensed(name) else None
 
 
 def size_limited(name: str) -> bool:
-    """Whether the solver's licence is for small problems only. The answer is cached for five
-    minutes.
-    """
+    """Whether the licence is for small problems only; cached for five minutes."""
     return (
         _licensed(name)
         and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
@@ -444,9 +438,7 @@ def shortened(card: SolverCard, options: Mapping[str, Any], seconds: float) -> d
 
 
 def iteration_limit(solver: str, most: int) -> dict[str, Any]:
-    """Return the options for :func:`svmcvx.solve` that limit the iterations of a solver, or of each
-    of ``"auto"``.
-    """
+    """Return the options that limit the iterations of a solver, or of each of ``"auto"``."""
     names = {card.name: card.iterations for card in SOLVERS.values() if card.iterations}
     if solver == "auto":
         return {name: {option: most} for name, option in names.items()}

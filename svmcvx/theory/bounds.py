@@ -353,9 +353,7 @@ def _gap(statement: ODM | ODML, v: Floats, dual: Any) -> float:
 
 
 def _smallest(u: Floats, zz: Floats, zg: Floats, gg: Floats, slack: float) -> Floats:
-    """Return the smallest margins in the balls, from the products of z and g in the inverse of the
-    matrices.
-    """
+    """Return the smallest margins in the balls."""
     return u + 0.5 * zg - np.sqrt(zz * (0.25 * gg + slack))
 
 

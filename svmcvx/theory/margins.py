@@ -34,9 +34,7 @@ def model_behind(model: Any) -> Any:
 
 
 def label_codes(model: Any, y: Any, n: int) -> NDArray[np.intp]:
-    """Return the index of each label among the classes of a model; `y` need not hold all of
-    them.
-    """
+    """Return the index of each label among the classes of a model."""
     given = model.classes if isinstance(model, Model) else getattr(model, "classes_", ())
     classes, labels = np.asarray(given), as_array(y, "y")
     if labels.shape != (n,):
