@@ -33,7 +33,7 @@ NOTHING: Final = float(np.finfo(np.float64).max)
 
 
 class CheckedScores(NamedTuple):
-    """What was proved of the scores of every optimal machine on test rows."""
+    """Proved intervals of the scores of every optimal machine on test rows."""
 
     lower: Floats
     upper: Floats
@@ -50,7 +50,7 @@ class CheckedScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Verified:
-    """What a proof proves; true as a condition if the proof holds.
+    """The verdict on a proof; true as a condition if the proof holds.
 
     Attributes
     ----------
@@ -337,7 +337,7 @@ def _flint() -> Any:
 
 
 def _family(formulation: str) -> tuple[Any, Any]:
-    # Those of balls alone need python-flint, and are imported if they are needed.
+    # Families in balls alone need python-flint, and are imported if they are needed.
     modules = (
         import_module(f"svmcvx.proofs.families.{name}")
         for name in ("margin", "indicator", "multiclass")
@@ -379,7 +379,7 @@ def _is_near(claim: Proof, upper: End, lower: End | None) -> bool:
 
 
 def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
-    """Why a proof is about other data, or another problem than the one that is expected."""
+    """The reason why a proof is about other data or another problem; empty if it is not."""
     if fingerprint != statement.fingerprint:
         return (
             f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about"
@@ -411,7 +411,7 @@ def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> Verifie
 
 
 def _failure(claim: Proof, upper: End, lower: End | None) -> str:
-    """Why a claim was not confirmed, the cause first."""
+    """The reason why a claim was not confirmed, the cause first; empty if it was."""
     if lower is not None and lower.why:
         return lower.why
     if claim.upper is not None and upper.why:
@@ -497,7 +497,7 @@ def _with_scores(found: Verified, problem: Problem, T: Any, precision: int) -> V
 
 
 def _unconfirmed(claim: Proof, low: Floats, high: Floats) -> str:
-    """What a proof claims of scores and is not confirmed by the ends that were found."""
+    """The first claim about scores that the ends do not confirm; empty if there is none."""
     lower, upper = claim.scores["lower"], claim.scores["upper"]
     for what, rows, mine, other in (
         ("at least", ~(low >= lower) & (lower > -NOTHING), low, lower),

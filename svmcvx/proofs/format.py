@@ -180,7 +180,7 @@ def _compression(name: str, content: bytes) -> int:
 
 
 class Header(NamedTuple):
-    """What a file says before any array is read: the plain values of its statement and claim,
+    """Contents of a file before any array is read: the plain values of its statement and claim,
     shapes of arrays, and test rows.
     """
 
@@ -251,7 +251,7 @@ class ProofFile:
 
     @property
     def digest(self) -> str:
-        """What the file says the digest of its content is; :meth:`read` compares them."""
+        """The digest that the file states; :meth:`read` compares it with that of the content."""
         return self._archive.read(DIGEST).decode()
 
     def read(self) -> Proof:

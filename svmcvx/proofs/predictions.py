@@ -148,7 +148,7 @@ class Machine:
             bend = 0.25 * np.maximum(squares, 0.0) + 0.5 * (d * d) @ self.point.bends[chosen]
             most = np.where(d == 0, np.inf, room / np.abs(d)).min(axis=1, initial=np.inf)
             wanted = np.where(bend > 0, np.sqrt(self.squared_radius / bend), np.inf)
-        # What rounding may add to a step is less than the share that is taken from it.
+        # Rounding adds less to a step than the share that is taken from it.
         return np.asarray(np.minimum(np.minimum(wanted, most * (1.0 - 2.0**-30)), 2.0**500))
 
     def with_room(self) -> tuple[Rows, Floats]:

@@ -11,7 +11,7 @@ so that the points below a value U lie within :math:`\sqrt{U - D}` of m, which g
 decides rows that the ball leaves no choice. With a kernel all of this is evaluated with the kernel
 itself; the factor that the search worked on is not needed.
 
-What no leaf contains costs at least the smallest U, or drops a whole class; what a leaf contains at
+A point of no leaf costs at least the smallest U, or drops a whole class; a point of a leaf costs at
 least the largest D on the way to it. Where double precision does not show that a leaf is at least
 its U, its last multipliers do, in fractions without a kernel.
 """
@@ -38,7 +38,7 @@ FREE, KEPT, DROPPED = 0, 1, 2
 # Exponents of the longest row and of the smallest entry beyond which squares could overflow or be
 # lost.
 LARGEST: Final = 400
-# What underflow may cost a sum, and the length of a vector.
+# Losses by underflow: of a sum, and of the length of a vector.
 LOST, SHORT = 2.0**-960, 2.0**-480
 # Bytes of the open nodes of a path, in addition to the data.
 STACK: Final = 2**28
@@ -53,8 +53,8 @@ def tree_bound(space: Space[Any]) -> float:
 
 
 class _Step(NamedTuple):
-    """What one bound says: a price and a value to be below, rows whose marks flip, multipliers, and
-    a part of the interval.
+    """One bound: a price and a value to be below, rows whose marks flip, multipliers, and a part of
+    the interval.
     """
 
     price: float
@@ -221,7 +221,7 @@ class _Tree:
             largest = max(self.cut, 1.0) / self.half
             self.price = largest * problem.number("C" if self.free else "lam")
         self.tree = tree = problem.proof.tree
-        # What the rounding of the kernel may change, as a share of what is proved.
+        # The largest effect of the kernel's rounding, as a share of a proved bound.
         self.influence = 0.0
         if any((tree[name] < 0).any() for name in ("upper", "price") if name in tree):
             raise ProofRejected("values and prices of the tree must not be negative")
@@ -264,10 +264,10 @@ class _Tree:
         """Go through the nodes, each before its children, the one that keeps its row first."""
         least = _up(float(self.tree["upper"].min(initial=math.inf)) * self.unit)
         if self.free:
-            # What has no row of a class with u ≥ 1, or u > −1, drops the class.
+            # A point with no row of a class with u ≥ 1, or u > −1, drops the class.
             sums = [math.fsum(self.weight[self.signs == sign].tolist()) for sign in (-1.0, 1.0)]
             least = min(least, self.price * self.unit * min(sums) * (1 - 8 * U))
-        # Of each node the state that it begins with, and the row and the decision that lead to it.
+        # Each node with the state that it begins with, the row and the decision that lead to it.
         stack: list[tuple[_Node, int, int, int]] = [(self._root(), -1, FREE, 0)]
         deepest = STACK // (10 * self.m) + 64
         for number, row in enumerate(self.tree["branch"].tolist()):

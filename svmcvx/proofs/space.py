@@ -39,7 +39,7 @@ STORED: Final = 15 * BLOCK
 # Relatively to the diagonal: how far a precomputed matrix may be from symmetric, and its
 # eigenvalues, over their number, below zero.
 INDEFINITE: Final = 1e-10
-# What that may change, relatively to the end that a point proves.
+# Largest effect of the tolerance, relatively to the end that a point proves.
 INFLUENCE: Final = 1e-6
 # Rows up to which a kernel is computed for this test, where the data are not its matrix.
 TESTED: Final = 4000

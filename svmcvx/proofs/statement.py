@@ -83,7 +83,7 @@ class Form(NamedTuple):
 
 
 class Formulation(NamedTuple):
-    """What a proof of one formulation may hold; the names of the hyper-parameters distinguish the
+    """Contents of a proof of one formulation; the names of the hyper-parameters distinguish the
     forms.
     """
 

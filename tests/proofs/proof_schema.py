@@ -52,7 +52,7 @@ def described(dtype):
 
 
 def forms():
-    """What a header of each formulation may say beyond what all have."""
+    """Rules for the header of each formulation beyond those for all."""
     for name, known in FORMULATIONS.items():
         for form in known.forms:
             rules = {key: values(rule) for key, rule in form.hyperparameters.items()}

@@ -104,7 +104,7 @@ def test_other_data_and_claims_are_refused(name):
     with pytest.raises(sx.DataError, match="block 3"):
         sx.verify(proof, blocks_of(spoilt, Y), Y)
     for rows, labels in ((X[order], Y[order]), (moved, Y)):
-        # What is proved is about the rows that are there, whether the claim holds or not.
+        # The interval is about the rows that are there, whether the claim holds or not.
         holds_the_optimum(name, sx.verify(proof, blocks_of(rows, labels), labels), rows, labels)
     for claim in ({"lower": proof.upper}, {"lower": proof.lower * 0.9, "upper": proof.lower}):
         assert "claims" in sx.verify(replace(proof, **claim), blocks, blocks.y).why

@@ -16,7 +16,7 @@ from tests.proofs.forgeries.corpus import blocks_of, forgeries
 pytest.importorskip("flint")
 
 FORGERIES = list(forgeries())
-# What reading a file and checking a handful of rows may take, and how often the data may be held.
+# Bytes for reading a file and checking a handful of rows, and copies of the data, at most.
 BYTES, TIMES = 6_000_000, 4
 
 

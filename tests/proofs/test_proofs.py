@@ -21,7 +21,7 @@ from tests.conftest import make_data
 
 flint = pytest.importorskip("flint")
 
-# What the bounds on rounding may add to an interval, relatively, on data of usual size.
+# Relative width that bounds on rounding may add to an interval, on data of usual size.
 WIDTH = 3e-9
 
 X, Y = make_data(n=40, d=3, seed=2)
@@ -153,7 +153,7 @@ def case(name):
 
 @cache
 def checked(name):
-    """What is verified of a case, by ball arithmetic."""
+    """The verdict on a case, by ball arithmetic."""
     return verify(*case(name), method="balls")
 
 
@@ -446,7 +446,7 @@ def test_an_infinite_upper_end_claims_nothing_of_the_model():
     assert not verify(replace(solution.proof(), upper=1.0), X, y).holds
 
 
-# What was proved, and what was expected
+# Statements that were proved and expected
 
 
 def test_the_result_says_what_was_proved():
@@ -558,7 +558,7 @@ def test_the_limit_of_an_eigenvalue(method):
 
 @BOTH
 def test_a_negative_norm_is_refused(method):
-    # What rounding may have done to the matrix is let through, but not a point of negative length.
+    # A matrix off by rounding is let through, but not a point of negative length.
     K = np.eye(40)
     K[0, 1] = K[1, 0] = 1.0 + 1e-9
     for points in ({"support": [0, 1], "v": [1.0, -1.0]}, {"alpha": np.eye(40)[:2].sum(axis=0)}):

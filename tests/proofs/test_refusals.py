@@ -125,7 +125,7 @@ def unhashable():
     return labels
 
 
-# What has to be said, and what makes the checker say it; the argument is an empty folder.
+# The reason, and a call that provokes it; the argument is an empty folder.
 PROVOKED = {
     "method must be one of": lambda _: verify(proof(), X, Y, method="quick"),
     "precision must be a whole number of bits": lambda _: verify(proof(), X, Y, precision=10),

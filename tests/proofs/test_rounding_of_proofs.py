@@ -63,8 +63,8 @@ def test_products_allow_for_every_sum_and_radius(terms, wide, form):
 
 
 def off_in_theory(kernel, x, z):
-    """What the theorems of rounding allow the entry of a kernel to be off by: eight units in the
-    last place of each function of numpy.
+    """The error that theorems of rounding allow to the entry of a kernel: eight units in the last
+    place of each function of numpy.
     """
     name, d, gamma, u = kernel.name, len(x), ball(kernel.gamma), ball(float(U))
     x, z = [ball(a) for a in x], [ball(a) for a in z]
@@ -172,7 +172,7 @@ UPPER = 10.0
 
 
 def one_node(X, y, beta, *, formulation, intercept, numbers, kernel=None, **arrays):
-    """What is proved by a tree of one node with these multipliers, below a large value."""
+    """The bound by a tree of one node with these multipliers, below a large value."""
     statement = replace(
         example().statement,
         formulation=formulation,
@@ -303,7 +303,7 @@ def test_multipliers_with_flows_that_are_a_little_too_long_prove_no_more():
     longer = {name: values * (1 + 2.0**-42) for name, values in proof.dual.items()}
     found = sx.verify(replace(proof, dual=longer), X, y)
     assert found.lower <= sx.verify(proof, X, y).lower * (1 + 2.0**-44)
-    # What the rounding of large rows leaves may lengthen flows that are short enough themselves.
+    # A rest from the rounding of large rows may lengthen flows that are short enough themselves.
     rest = replace(proof, dual={**proof.dual, "alpha": proof.dual["alpha"] * (1 + 2.0**-30)})
     found = sx.verify(rest, X, y)
     assert (1 - 2.0**-28) * proof.lower <= found.lower <= found.upper

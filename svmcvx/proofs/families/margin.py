@@ -238,7 +238,7 @@ def _odml_point(space: Space[N]) -> tuple[Multipliers[N], N | None]:
 
 
 def _odml_multipliers(space: Space[N]) -> Multipliers[N]:
-    """Those of α alone, which move while τ stays."""
+    """The multipliers α alone, which move while τ stays."""
     return _odml_point(space)[0]
 
 

@@ -314,7 +314,7 @@ def _flows(space: Balled, G: Balls) -> Balls:
 
 
 def _rest(G: Balls, flows: Balls) -> Balls:
-    """What flows leave of the gradient."""
+    """The gradient without the flows."""
     R = G.values.copy()
     for j, (k, other) in enumerate(zip(*np.triu_indices(R.shape[1], 1), strict=True)):
         R[:, k], R[:, other] = R[:, k] - flows.values[:, j], R[:, other] + flows.values[:, j]

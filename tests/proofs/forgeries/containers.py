@@ -15,7 +15,7 @@ ALPHA = "dual.alpha.npy"
 
 
 def cut(change):
-    """What is left of the bytes of an archive, or comes between them."""
+    """Bytes taken from an archive, or put between them."""
     return lambda file: change(file.content())
 
 

@@ -1,4 +1,4 @@
-"""What a forgery is, changes of honest files, and the list of all forgeries."""
+"""Forgeries: changes of honest files, and the list of all."""
 
 from __future__ import annotations
 

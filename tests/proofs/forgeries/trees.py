@@ -68,7 +68,7 @@ def more(file):
 
 
 def both_keep(file):
-    # What a reader takes for the second child drops the row.
+    # A reader takes the second child for the one that drops the row.
     branch = file.arrays["tree.branch"]
     branch[np.flatnonzero(branch >= 0)[-1]] = branch[0]
 
@@ -125,7 +125,7 @@ HUGE = {"name": "polynomial", "degree": 1000, "gamma": 50.0, "coef0": 10.0}
 PRICES = both(times("tree.price", 1e6, all_of_them=True), more)
 LARGER = both(times("tree.upper", 1.5, all_of_them=True), more)
 KERNEL = both(said("statement.kernel", {"name": "rbf", "gamma": 50.0}), more)
-# Of a free intercept its interval and the parts that are cut off; kernels.
+# Free intercepts: the interval and the parts that are cut off; kernels.
 CHANGES = {
     "every cut of the interval in its middle": put("tree.at", ..., 0.0),
     "cuts on the other side": times("tree.side", -1, all_of_them=True),
