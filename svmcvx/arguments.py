@@ -180,10 +180,6 @@ def check_shared(given: Mapping[str, Any]) -> None:
         elif name == "seed":
             check_whole(value, name, 0)
         elif name == "max_iter" and value is not None:
-            if value == -1:
-                raise DataError(
-                    "max_iter must be at least 1, got -1; None, the default, is no limit"
-                )
             check_whole(value, name, 1)
         elif name == "callback" and value is not None and not callable(value):
             raise DataError(f"callback must be a function of a Progress, got {value!r}")

@@ -91,7 +91,6 @@ def test_a_hyper_parameter_has_the_same_check_and_sentence_on_every_route(name):
         (lambda: sx.PSVMClassifier(nothing_like_it=1), "there are C, p, penalty"),
         (lambda: sx.solve(sx.psvm_dual(X, Y, C=1.0), max_iters=9), "solver_options="),
         (lambda: sx.PSVMClassifier(probability=True), "CalibratedClassifierCV"),
-        (lambda: sx.PSVMClassifier(max_iter=-1).fit(X, Y), "None, the default, is no limit"),
         (lambda: sx.fast.l0(X, Y, method="lcal"), "did you mean 'local'"),
         (lambda: sx.fast.multiclass(X, Y, loss="crammersinger"), "did you mean 'crammer_singer'"),
         (lambda: sx.datasets.load("brest_cancer"), "did you mean 'breast_cancer'"),

@@ -100,7 +100,7 @@ class Outputs:
             form = FORMS.get(name, ".6g" if name.startswith("param_") else ".4f")
             columns.append([Text(cell(row[name], form)) for row in rows])
             words = all(isinstance(row[name], str | list | None) for row in rows)
-            heading = HEADINGS.get(name, name.removeprefix("param_").replace("_", " "))
+            heading = HEADINGS.get(name, name.removeprefix("param_").replace("_", "\n"))
             table.add_column(Text(heading), justify="left" if words else "right", no_wrap=not words)
         for cells in zip(*columns, strict=True):
             table.add_row(*cells)
