@@ -524,12 +524,9 @@ class ZeroOne(CountingStatement):
         \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k,
 
     with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the coefficient of a
-    constant feature, and weights :math:`s_i > 0` (1 by default). An indicator :math:`z_i \in \{0,
-    1\}` drops observation i.
+    constant feature.
 
-    **Big-M form.** :math:`u_i \ge 1 - M_i z_i`, with values of M that are valid by construction.
-
-    **Perspective form** (0-1 loss), for any γ > 0 with :math:`Q = I - \sum_i\gamma_i x_ix_i'
+    **Perspective form,** for any γ > 0 with :math:`Q = I - \sum_i\gamma_i x_ix_i'
     \succeq 0`:
 
     .. math::
@@ -540,12 +537,11 @@ class ZeroOne(CountingStatement):
     :math:`\sqrt\varepsilon`, so the valid big-M rows are added by default; ``M=None`` leaves them
     out, and with the best γ the continuous relaxation is then the conic one.
 
-    **Bounds.** The upper bound is the objective of the model returned. The lower bound is the
-    better of two: the one that the solver states to have proved, and the dual bound of the conic
-    relaxation (:mod:`svmcvx.formulations.conic_loss.statement`), which the checker computes.
+    **Lower bound.** The better of two: the one that the solver states to have proved, and the dual
+    bound of the conic relaxation (:mod:`svmcvx.formulations.conic_loss.statement`), which the
+    checker computes.
 
-    **Scaling.** There is no ½: it is the l0-norm hinge with C
-    = λ/2 and a penalised intercept.
+    **Scaling.** There is no ½: it is the l0-norm hinge with C = λ/2 and a penalised intercept.
 
     **Source.** [Brooks], as restated in [CepedaGomezHan], § 2 and eq. (14) of § 3.
     """
@@ -617,22 +613,19 @@ class ZeroOne(CountingStatement):
         """Infeasible: the data cannot be separated by dropping so little. Stopped, or hidden by
         rounding: it is not known whether they can.
         """
-        if status in ("infeasible", "numerical") and self.k is not None and not self.unproved.any():
-            if not self.is_inseparable and (status == "numerical" or not self.rows_are_exact):
-                return (
-                    f"no point that drops observations of total weight at most {self.k:g} was"
-                    " found, and rounding hides whether there is one; raise k, or use lam"
-                )
-            return (
-                "the classes are not separable in this feature space when observations of total"
-                f" weight at most {self.k:g} are dropped; raise k, or use lam"
-            )
-        if status in ("time_limit", "iteration_limit", "interrupted") and self.k is not None:
-            return (
-                f"no point that drops observations of total weight at most {self.k:g} was found"
-                " before the search was stopped; raise k or the limits, or use lam"
-            )
-        return super().explain(status)
+        if self.k is None:
+            return super().explain(status)
+        none = f"no point that drops observations of total weight at most {self.k:g} was found"
+        if status in ("time_limit", "iteration_limit", "interrupted"):
+            return f"{none} before the search was stopped; raise k or the limits, or use lam"
+        if status not in ("infeasible", "numerical") or self.unproved.any():
+            return super().explain(status)
+        if not self.is_inseparable and (status == "numerical" or not self.rows_are_exact):
+            return f"{none}, and rounding hides whether there is one; raise k, or use lam"
+        return (
+            "the classes are not separable in this feature space when observations of total"
+            f" weight at most {self.k:g} are dropped; raise k, or use lam"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -641,9 +634,8 @@ class Ramp(IndicatorStatement):
 
     .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
-    An indicator :math:`z_i \in \{0, 1\}` drops observation i at the price of a loss of 2; the
-    others have slacks :math:`\xi_i \in [0, 2]`. The upper bound is the objective of the model
-    returned, the lower bound the one that the solver states to have proved.
+    An indicator drops observation i at the price of a loss of 2; the others have slacks
+    :math:`\xi_i \in [0, 2]`.
 
     **Scaling.** The optimum is at most that of the hinge SVM (``psvm_dual`` with p = 1) at the same
     C.
@@ -696,14 +688,9 @@ class Ramp(IndicatorStatement):
         (w, b) under explicit M.
         """
         if not self.unproved.any():
-            lower, upper = self._optimal_moves(self.geometry.incumbent(w, b, ramp).u)
-            b += (
-                (lower + upper) / 2
-                if math.isfinite(lower + upper)
-                else lower
-                if math.isfinite(lower)
-                else upper
-            )
+            moves = self._optimal_moves(self.geometry.margins(w, b))
+            finite = [move for move in moves if math.isfinite(move)]
+            b += sum(finite) / len(finite)
         return self.model_at(w, b)
 
     def incumbent_models(self) -> list[BinaryModel]:
@@ -725,9 +712,6 @@ class L0(CountingStatement):
     local minima.
 
     .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
-
-    The global form drops observations by big-M rows. Its upper bound is the
-    objective of the model returned, its lower bound the one that the solver states to have proved.
 
     **Local minima.** (w, b) is a local minimiser if and only if there are multipliers
     :math:`\mu \in R^n` (λ in [LinYaoLiu]) with, for :math:`u = 1 - y f` and some step τ > 0,
