@@ -54,10 +54,10 @@ from svmcvx.fast.indicator.search.state import (
 )
 from svmcvx.fast.indicator.search.tree import BranchAndBound
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.indicator.pool import ramp_pool
-from svmcvx.formulations.indicator.statement import L0, Ramp, l0_statement, zero_one_statement
+from svmcvx.formulations.indicator.statement import Ramp, l0_statement, zero_one_statement
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.kernels import KernelLike
+from svmcvx.losses import ramp as ramp_loss
 from svmcvx.losses import zero_one as zero_one_loss
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime, interruptible, uninterruptible
@@ -209,9 +209,9 @@ def ramp(
         X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
     )
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
-    earlier = earlier_margins(earlier_solution(warm_start, statement), counting)
+    earlier = earlier_margins(earlier_solution(warm_start, statement), statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        return _RampRun(statement, monitor, settings, earlier, counting).solution()
+        return _RampRun(statement, monitor, settings, earlier).solution()
 
 
 @limited
@@ -377,6 +377,12 @@ class _Run:
         vars(found)["geometry"] = self.statement.geometry
         return found
 
+    def constants(self, biases: tuple[float, ...], loss: Any) -> tuple[Incumbent, ...]:
+        """Return points with w = 0 and their losses."""
+        geometry = self.statement.geometry
+        w = np.zeros(geometry.G.shape[1])
+        return tuple(geometry.incumbent(w, b, loss) for b in biases)
+
     def begin(self) -> SearchState:
         """Return the search with its first points."""
         raise NotImplementedError
@@ -402,25 +408,16 @@ class _RampRun(_Run):
     solver = "fast.ramp/branch"
     search: RampSearch
 
-    def __init__(
-        self,
-        statement: Ramp,
-        monitor: Monitor,
-        settings: SearchSettings,
-        earlier: Floats | None,
-        counting: L0,
-    ) -> None:
-        super().__init__(statement, monitor, settings, earlier)
-        self.counting = counting
-
     def begin(self) -> RampSearch:
-        deadline = self.monitor.deadline
-        pool = ramp_pool(self.counting, self.earlier, heuristics=False, deadline=deadline)
-        return RampSearch(self.pooled(pool), self.monitor)
+        return RampSearch(self.pooled(self.constants((1.0, -1.0), ramp_loss)), self.monitor)
 
     def until_the_end(self, share: Share) -> Status:
-        for dropped in ramp_starts(self.search):
-            self.search.descend(dropped[self.search.copies])
+        search = self.search
+        sets = [np.zeros(self.statement.y.size, dtype=bool)]
+        if self.earlier is not None:
+            sets.append(self.earlier < -1.0)
+        for dropped in chain(sets, (given_up[search.copies] for given_up in ramp_starts(search))):
+            search.descend(dropped)
         return self.branch(None).run(share) or Status.NUMERICAL
 
     def models(self) -> list[Any]:
@@ -435,10 +432,8 @@ class _L0Run(_Run):
     most = math.inf
 
     def begin(self) -> CountingSearch:
-        geometry = self.statement.geometry
-        w = np.zeros(geometry.G.shape[1])
-        pool = tuple(geometry.incumbent(w, b, zero_one_loss) for b in (1.0, -1.0))
-        return CountingSearch(self.pooled(pool), self.monitor)
+        constants = self.constants((1.0, -1.0), zero_one_loss)
+        return CountingSearch(self.pooled(constants), self.monitor)
 
     def exchange(self, limit: float = math.inf) -> Exchange:
         """Improve sets of kept rows within some work."""
@@ -520,9 +515,8 @@ class _ZeroOneRun(_Run):
     rng: np.random.Generator
 
     def begin(self) -> CountingSearch:
-        geometry = self.statement.geometry
-        pool = (geometry.incumbent(np.zeros(geometry.G.shape[1]), 0.0, zero_one_loss),)
-        search = CountingSearch(self.pooled(pool), self.monitor)
+        constants = self.constants((0.0,), zero_one_loss)
+        search = CountingSearch(self.pooled(constants), self.monitor)
         if self.earlier is not None:
             search.try_set((self.earlier >= 1.0 - ON_MARGIN)[search.first])
         return search

@@ -25,7 +25,7 @@ from svmcvx.heuristics.machines import elastic_filter, ramp_descent, soft_margin
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never
 from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel
-from svmcvx.system.deadline import Deadline, current, interruptible
+from svmcvx.system.deadline import current, interruptible
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -188,25 +188,17 @@ def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | 
     return np.asarray(statement.y * model.scores(statement.space.data.X).value)
 
 
-def ramp_pool(
-    counting: L0,
-    earlier: Floats | None,
-    *,
-    heuristics: bool = True,
-    deadline: Deadline | None = None,
-) -> tuple[Incumbent, ...]:
+def ramp_pool(counting: L0, earlier: Floats | None) -> tuple[Incumbent, ...]:
     """Return feasible points: constant scores, hinge machines of what these give up, and those of
     the counting heuristics.
     """
-    geometry, sets = counting.geometry, [np.zeros(counting.y.size, dtype=bool)]
-    points = [(np.zeros(geometry.G.shape[1]), b) for b in (1.0, -1.0)]
+    geometry, deadline = counting.geometry, current()
+    starts, _ = counting_pool(counting, earlier, lam=2 * counting.C, k=None)
+    sets = [np.zeros(counting.y.size, dtype=bool), starts[0].u < -1.0]
     if earlier is not None:
         sets.append(earlier < -1.0)
-    if heuristics:
-        starts, _ = counting_pool(counting, earlier, lam=2 * counting.C, k=None)
-        points += [(point.w, point.b) for point in starts]
-        sets.append(starts[0].u < -1.0)
-    deadline = deadline or current()
+    points = [(point.w, point.b) for point in starts]
+    points += [(np.zeros(geometry.G.shape[1]), b) for b in (1.0, -1.0)]
     with interruptible(deadline):
         points += [ramp_descent(geometry, counting.C, dropped, deadline.passed) for dropped in sets]
     return tuple(geometry.incumbent(w, b, ramp) for w, b in points)
