@@ -206,6 +206,16 @@ def test_a_ramp_loss_at_the_kink_is_taken_at_its_worst_end(offset):
             assert exact_objective(statement, model) <= statement.evaluate(model).upper_end
 
 
+def test_margins_of_exactly_one_are_kept_and_shorter_ones_counted():
+    X, y = np.array([[1.0], [-1.0], [3.0]]), np.array([1, -1, -1])
+    space = feature_space(binary_data(X, y, None), None, intercept="none")
+    statement, v = ZeroOne(space=space, lam=2.0, kind="enumeration"), np.array([0.5, -0.5, 0.0])
+    found = statement.evaluate(space.model(v))
+    assert found.value == 3.0
+    assert found.upper_end == pytest.approx(3.0, rel=1e-14)
+    assert statement.evaluate(space.model(v * (1 - 1e-9))).upper_end >= 6.99
+
+
 def test_the_cheapest_set_of_uncertain_margins_is_kept():
     # Margins short by 1e-13 and 2e-13 at an offset that hides both: the dear one is kept whatever
     # the other costs.
