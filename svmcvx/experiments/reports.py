@@ -66,7 +66,7 @@ ON_A_SET: Final = (
     " the plain t-test and the signed-rank test do not, and find too much. low, high: the interval"
     " of the mean difference at 95 %; win counts ties half; detectable: the smallest difference"
     " that the corrected test finds with a probability of 0.8; corrected_holm: adjusted for the"
-    " number of rows."
+    " number of rows; mcnemar: on the rows of a single split."
 )
 
 

@@ -41,7 +41,7 @@ LAST = (
 # Columns of `Study.paired` and `Study.overall`.
 PAIRED = [
     *("dataset", "first", "second", "splits", "difference", "low", "high", "median", "win"),
-    *("detectable", "t", "corrected_t", "corrected_holm", "wilcoxon", "reason"),
+    *("detectable", "t", "corrected_t", "corrected_holm", "wilcoxon", "mcnemar", "reason"),
 ]
 OVERALL = [
     *("first", "second", "wins", "losses", "ties", "win", "median", "low", "high", "wilcoxon"),
@@ -120,6 +120,8 @@ class Study:
             [{name: row.get(name) for name in columns} for row in rows], columns=columns
         ).astype(dict.fromkeys(numbers, float))
 
+        self._right = pd.Series([row.get("right") for row in rows], dtype=object)
+
     @staticmethod
     def concat(studies: Sequence[Study]) -> Study:
         """Return one study of all data sets from studies with the same protocol and the same names
@@ -135,7 +137,7 @@ class Study:
         for name in ("conventions", "grids", "left_out"):
             merged = {k: value for one in studies for k, value in getattr(one, name).items()}
             setattr(found, name, merged)
-        for name in ("datasets", "frame"):
+        for name in ("datasets", "frame", "_right"):
             whole = pd.concat([getattr(one, name) for one in studies], ignore_index=True)
             setattr(found, name, whole)
         found.complete = all(one.complete for one in studies)
@@ -337,12 +339,14 @@ class Study:
         rows, name = [], self._metric(metric)
         for dataset, first, second, difference, ratio in self._differences(name):
             size = statistics.effect(difference, ratio)
+            single = name == "accuracy" and difference.size == 1
             few = FEW if difference.size < LEAST_RANKED else ""
             tests = (
                 statistics.corrected_t(difference, 0.0),
                 statistics.corrected_t(difference, ratio),
                 np.nan,
                 statistics.wilcoxon(difference),
+                self._mcnemar(dataset, first, second) if single else np.nan,
             )
             sizes = (size.mean, size.low, size.high, size.median, size.win, size.detectable)
             names = (dataset, first, second, difference.size)
@@ -350,6 +354,19 @@ class Study:
         table = pd.DataFrame(rows, columns=PAIRED)
         table["corrected_holm"] = statistics.holm(table["corrected_t"])
         return table
+
+    def _mcnemar(self, dataset: str, first: str, second: str) -> float:
+        """Return the p-value of McNemar's test on the rows of the one split of a data set; NaN if
+        they are not known.
+        """
+        part = self._right[self.frame["dataset"] == dataset].dropna()
+        names = self.frame["model"].reindex(part.index)
+        hits = [
+            np.unpackbits(np.frombuffer(bytes.fromhex(text), dtype=np.uint8))
+            for model in (first, second)
+            for text in part[names == model]
+        ]
+        return statistics.mcnemar(np.ones_like(hits[0]), *hits) if len(hits) == 2 else np.nan
 
     def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
         """Compare every pair of models over the data sets, by the signed-rank test of means."""

@@ -30,7 +30,7 @@ from sklearn.svm import SVC
 
 import svmcvx as sx
 from svmcvx.datasets import Dataset
-from svmcvx.experiments import Split
+from svmcvx.experiments import Split, Study, mcnemar
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.study_files import read_study
 from svmcvx.experiments.tables import escaped
@@ -159,6 +159,24 @@ def test_tests_are_those_of_scipy(study):
     with pytest.raises(sx.DataError, match="metric must be one of accuracy, balanced_accuracy"):
         study.mean("f1")
     assert study.paired()["reason"].ne("").all(), "three splits"
+
+
+def test_a_single_split_has_mcnemars_test(study):
+    models = {"hinge": MODELS["hinge"], "nearest": KNeighborsClassifier(1)}
+    found = sx.study(models, SETS, repeats=1, metrics=["accuracy", "balanced_accuracy"])
+    paired = found.paired()
+    for row in paired.to_dict("records"):
+        X, y = SETS[row["dataset"]]
+        ((train, test),) = Split(0.3).parts(y, 0)
+        labels = [
+            make_pipeline(StandardScaler(), clone(model)).fit(X[train], y[train]).predict(X[test])
+            for model in models.values()
+        ]
+        np.testing.assert_equal(row["mcnemar"], mcnemar(y[test], *labels))
+    assert paired["mcnemar"].notna().any()
+    assert found.paired("balanced_accuracy")["mcnemar"].isna().all(), "its rows do not count alike"
+    assert Study.concat([found]).paired()["mcnemar"].equals(paired["mcnemar"])
+    assert study.paired()["mcnemar"].isna().all(), "three splits"
 
 
 def test_the_best_and_what_is_not_told_from_it(study):
