@@ -145,9 +145,8 @@ class ClassicalStatement(MulticlassStatement):
         return Evaluation.of(regulariser=penalty, losses=self.losses(model))
 
     @property
-    def _entries_bounded(self) -> bool:
-        """Whether the entries of G have the bound λ, as for the sum of absolute values."""
-        return self.regulariser.curvature(self.scores.data.c) is None
+    def sums_to_zero(self) -> bool:
+        return self.regulariser.curvature(self.scores.data.c) is not None
 
     def _largest_entry(self, alpha: Floats) -> float:
         """A number that is at least the largest entry of G."""
@@ -158,7 +157,7 @@ class ClassicalStatement(MulticlassStatement):
         at most λ where that is a constraint.
         """
         alpha = self._balanced(self.projected(self.multipliers(dual)))
-        if self._entries_bounded:
+        if not self.sums_to_zero:
             for shrink in SHRINKS:
                 largest = self._largest_entry(alpha)
                 if largest <= self.lam:
@@ -184,7 +183,7 @@ class ClassicalStatement(MulticlassStatement):
         if outside > 0:
             return outside
         unbalanced = self.scores.imbalance(alpha) if self.scores.intercept == "free" else 0.0
-        over = self._largest_entry(alpha) - self.lam if self._entries_bounded else 0.0
+        over = 0.0 if self.sums_to_zero else self._largest_entry(alpha) - self.lam
         return max(0.0, unbalanced, over)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
@@ -195,9 +194,6 @@ class ClassicalStatement(MulticlassStatement):
         return self.minus_conjugate(alpha) - self.scores.gradient(alpha).W.squared_norm() / (
             exact(4.0 * curvature) * self.lam
         )
-
-    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
-        return [self.constant_model()], [self.zero_dual()]
 
     def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
         curvature = self.regulariser.curvature(self.scores.data.c)
@@ -254,11 +250,11 @@ class ClassicalStatement(MulticlassStatement):
         return b
 
     @cached_property
-    def _ranges(self) -> list[tuple[Floats, OptimalIntercepts | None]]:
-        """Weights in terms of the features, and the intercepts of centred data that are optimal
-        with them, None where these are not found.
+    def _ranges(self) -> dict[bytes, OptimalIntercepts | None]:
+        """The intercepts of centred data that are optimal with weights, None where these are not
+        found.
         """
-        return []
+        return {}
 
     def _middle(self, W: Floats, b: Floats, dual: Dual | None) -> Floats:
         """Return the middle of the intercepts that are optimal with W, where they need not be
@@ -275,7 +271,7 @@ class ClassicalStatement(MulticlassStatement):
         found: tuple[Floats, Floats] | None = b, b
         if dual is None or not are_unique(gamma, self.multipliers(dual), *problem):
             found = intercept_ranges(gamma, *problem)
-        self._ranges.append((W, None if found is None else OptimalIntercepts(*found)))
+        self._ranges[W.tobytes()] = None if found is None else OptimalIntercepts(*found)
         return b if found is None else (found[0] + found[1]) / 2
 
     def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts | None:
@@ -287,28 +283,12 @@ class ClassicalStatement(MulticlassStatement):
         if self.loss.smooth:
             return OptimalIntercepts(model.intercept, model.intercept)
         shift = self.scores.centre @ model.coef
-        if not any(np.array_equal(W, model.coef) for W, _ in self._ranges):
+        if model.coef.tobytes() not in self._ranges:
             self._middle(model.coef, model.intercept + shift, None)
-        found = next((found for W, found in self._ranges if np.array_equal(W, model.coef)), None)
-        return (
-            None if found is None else OptimalIntercepts(found.lower - shift, found.upper - shift)
-        )
-
-    def recover_from(
-        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
-    ) -> RecoveredPoints:
-        weights = self.solved_weights(variables)
-        if weights is None:
-            return RecoveredPoints([], [])
-        points = RecoveredPoints([], [])
-        W, b = weights
-        centred = (W - W.mean(axis=1, keepdims=True), b - b.mean())
-        for point in (self.polished(*centred), weights):
-            if point is not None:
-                points.models.extend(self.models(*point))
-                solved = self.solved_multipliers(multipliers["margin"], *point)
-                points.duals.extend({"alpha": self.scores.expand(alpha)} for alpha in solved)
-        return points
+        found = self._ranges.get(model.coef.tobytes())
+        if found is None:
+            return None
+        return OptimalIntercepts(found.lower - shift, found.upper - shift)
 
 
 def bound_classical(
@@ -335,25 +315,6 @@ def bound_classical(
 LOSSES: dict[str, type[ScoreLoss]] = {
     loss.name: loss for loss in (HingeSum, SmoothedHingeSum, LogisticSum, Softmax)
 }
-
-
-def objective_value(
-    loss: Any, lengths: Any, squared_norm: Any, *, lam: Any, p: Any, eps: Any
-) -> Any:
-    r"""Return P from the sum of losses, the norms :math:`\|w_k-w_l\|` and
-    :math:`\|W\|_F^2+\|b\|^2`, of plain or of bounded numbers.
-    """
-    return loss + lam * total(lengths**p) + eps * squared_norm
-
-
-def dual_objective_value(
-    losses: Any, lengths: Any, squared_norm: Any, *, lam: Any, p: Any, eps: Any
-) -> Any:
-    r"""Return D from the losses' part :math:`\sum s\,g`, the norms :math:`\|S_{kl}\|_*` and
-    :math:`\|R\|_F^2+\|g_b\|^2`; for p = 1 of flows no longer than λ.
-    """
-    flows = 0.0 if p == 1 else total(hinge_power_conjugate(lengths, lam, p))
-    return losses - flows - squared_norm / (4.0 * eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,12 +388,9 @@ class M3SVM(PairwiseStatement):
     def evaluate(self, model: MulticlassModel) -> Evaluation:
         W, b = exact(model.coef), exact(model.intercept)
         squares = total(square(W)) + total(square(b))
-        penalty = objective_value(0.0, lengths(pairwise(W), self.norm), squares, **self._parameters)
+        powers = total(lengths(pairwise(W), self.norm) ** exact(self.p))
+        penalty = exact(self.lam) * powers + exact(self.eps) * squares
         return Evaluation.of(regulariser=penalty, losses=self.losses(model))
-
-    @property
-    def _parameters(self) -> dict[str, Bounded]:
-        return {"lam": exact(self.lam), "p": exact(self.p), "eps": exact(self.eps)}
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, add flows with the divergence of the change, and
@@ -480,16 +438,11 @@ class M3SVM(PairwiseStatement):
         alpha, S = self.multipliers(dual), self.required_flow(dual)
         gradient = self.scores.gradient(alpha)
         squares = self.residual(gradient, S).squared_norm() + gradient.b.squared_norm()
-        found: Bounded = dual_objective_value(
-            self.minus_conjugate(alpha),
-            dual_lengths(exact(S), self.norm),
-            squares,
-            **self._parameters,
-        )
+        found = self.minus_conjugate(alpha) - squares / (exact(4.0) * self.eps)
+        if self.p > 1:
+            sizes = dual_lengths(exact(S), self.norm)
+            found = found - total(hinge_power_conjugate(sizes, exact(self.lam), exact(self.p)))
         return found
-
-    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
-        return [self.constant_model()], [self.zero_dual()]
 
     def bias_penalty(self, b: Floats) -> float:
         return self.eps * float(b @ b)
@@ -526,7 +479,7 @@ class M3SVM(PairwiseStatement):
         (d, c), P, p = (point.shape[0] - 1, point.shape[1]), self.P, self.p
         V = point[:-1] @ P
         size = lengths(V, self.norm)
-        value = objective_value(0.0, size, float((point**2).sum()), lam=self.lam, p=p, eps=self.eps)
+        value = self.lam * float((size**p).sum()) + self.eps * float((point**2).sum())
         gradient = 2.0 * self.eps * point
         gradient[:-1] += self.power_flow(point[:-1], self.lam, p) @ P.T
         hessian = np.zeros((d + 1, c, d + 1, c))
@@ -537,32 +490,6 @@ class M3SVM(PairwiseStatement):
             hessian[:-1, :, :-1, :] += np.einsum("ij,k,l->ikjl", block, P[:, m], P[:, m])
         squares = 2.0 * self.eps * np.eye(point.size)
         return PenaltyDerivatives(value, gradient, hessian + squares.reshape(hessian.shape))
-
-    def recover_from(
-        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
-    ) -> RecoveredPoints:
-        """The models of (W, b), polished and as solved, and the multipliers with the flows of W and
-        those of the solver.
-        """
-        weights = self.solved_weights(variables)
-        if weights is None:
-            return RecoveredPoints([], [])
-        solved = multipliers["pairs"]
-        flow = self.scores.unreduced(-np.asarray(solved)) if usable(solved) else None
-        points = RecoveredPoints([], [])
-        # A common shift of the columns changes no difference; with columns that sum to zero the
-        # squares are smallest.
-        centred = (
-            weights[0] - weights[0].mean(axis=1, keepdims=True),
-            weights[1] - weights[1].mean(),
-        )
-        for point in (self.polished(*centred), centred):
-            if point is not None:
-                W, b = point
-                points.models.append(self.model(W, b))
-                for alpha in self.solved_multipliers(multipliers["margin"], W, b):
-                    points.duals.extend(self.dual_points(W, b, alpha, flow))
-        return points
 
 
 def check_exponent(p: Any, *, infinite: bool) -> float:

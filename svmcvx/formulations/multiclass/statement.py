@@ -35,7 +35,7 @@ from svmcvx.certificate.exactly import SMALLEST, dot_exactly
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Formulation, full_entry, usable
+from svmcvx.formulations.base import Formulation, RecoveredPoints, full_entry, usable
 from svmcvx.formulations.multiclass.losses import (
     LONGEST_MOVE,
     ScoreLoss,
@@ -425,6 +425,36 @@ class MulticlassStatement(Formulation):
     def zero_dual(self) -> Dual:
         """Return the dual point of zeros."""
         return {"alpha": np.zeros((self.scores.data.n, self.scores.data.c))}
+
+    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
+        return [self.constant_model()], [self.zero_dual()]
+
+    @property
+    def sums_to_zero(self) -> bool:
+        """Whether the weights of the classes sum to zero at the optimum."""
+        return True
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        """The models of (W, b), polished and as solved, and the dual points near the multipliers of
+        the solver.
+        """
+        weights = self.solved_weights(variables)
+        points = RecoveredPoints([], [])
+        if weights is None:
+            return points
+        flow = multipliers.get("pairs")
+        flow = self.scores.unreduced(-np.asarray(flow)) if usable(flow) else None
+        W, b = weights
+        # A common shift of the columns changes no difference, and norms are smallest without one.
+        centred = (W - W.mean(axis=1, keepdims=True), b - b.mean())
+        for point in (self.polished(*centred), centred if self.sums_to_zero else weights):
+            if point is not None:
+                points.models.extend(self.models(*point))
+                for alpha in self.solved_multipliers(multipliers["margin"], *point):
+                    points.duals.extend(self.dual_points(*point, alpha, flow))
+        return points
 
     def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
         """Return the terms of P without losses as a function of W and b, if there is one, stacked;
