@@ -20,7 +20,8 @@ from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.odm import ODMSettings, odm
 from svmcvx.fast.margin_distribution.odml import odml
-from svmcvx.fast.several_classes.solvers import MulticlassSettings, m3svm, multiclass
+from svmcvx.fast.several_classes.newton import MulticlassSettings
+from svmcvx.fast.several_classes.solvers import m3svm, multiclass
 from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
 from svmcvx.system import clock

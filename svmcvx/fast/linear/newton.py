@@ -196,8 +196,8 @@ class _Descent:
             self.proved = max(lower, self.proved)
         elif idle:
             self.idle += 1
-        idle = self.steps - self.improved
-        return self.idle >= self.settings.patience or idle > self.settings.longest_idle
+        late = self.steps - self.improved > self.settings.longest_idle
+        return late or self.idle >= self.settings.patience
 
     def direction(self) -> NewtonStep:
         """Return Newton's step in (w, b)."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,15 +53,8 @@ SOLVER = "fast.psvm/pairs"
 MOST_ROWS, MOST_ALONE, MOST_ALONE_LINEAR = 20_000, 4_000, 600
 # Numbers that are updated between two looks at the clock.
 BUDGET = 1e8
-# Costs C s_i between which the arithmetic of the loop neither over- nor underflows noticeably.
-LEAST_COST, LARGEST_COST = 1e-50, 1e50
-# Steps for each observation after which a problem is left to another method. Of linear machines
-# that is Newton's method: the steps cost as much as STARTING numbers, or PASSES times an exchange
-# of all columns.
+# Steps for each observation after which a problem is left to another method.
 MOST_STEPS = 400
-STARTING, PASSES = 3e6, 20
-# Smallest tolerance that is left to the loop, whose scores are sums in double precision.
-LEAST_TOL = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,62 +273,6 @@ class SolvedParts:
         )
 
 
-class Arranged(NamedTuple):
-    """Problems whose observations are sorted by class."""
-
-    X: Floats
-    place: NDArray[np.intp]
-    statement: PSVMParts
-
-
-def arranged(
-    X: Any,
-    labels: CodedLabels,
-    weight: Floats | None,
-    *,
-    scheme: str,
-    C: float,
-    p: float = 1.0,
-    kernel: Kernel | None,
-    cache_size: float,
-    cache: GramCache | None,
-) -> Arranged | None:
-    """Return the problems, None if these data or settings are not for the loop; arguments as in
-    :func:`solve_parts`.
-    """
-    room = columns_in(cache_size, 1)
-    alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
-    most = alone if labels.classes.size == 2 else MOST_ROWS
-    if not isinstance(X, np.ndarray) or X.shape[0] > most or (p != 1 and labels.classes.size == 2):
-        return None
-    least, largest = (
-        (C, C) if weight is None else (float((C * weight).min()), float((C * weight).max()))
-    )
-    if not (least >= LEAST_COST and largest <= LARGEST_COST and ClassRows.takes(kernel, X, room)):
-        return None
-    place = np.argsort(labels.codes, kind="stable")
-    sorted_X = X[place]
-    layout, positive = _layout(labels, scheme)
-    every = layout.all_rows
-    centre = np.add.reduce(sorted_X) / len(X) if kernel is None else np.zeros(X.shape[1])
-    rows = (ClassRows if cache is None else cache.class_rows)(
-        kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room
-    )
-    sorted_weight = None if weight is None else weight[place]
-    statement = PSVMParts(
-        rows=rows,
-        layout=layout,
-        y=np.where(labels.codes[place][every] == layout.spread(positive), 1.0, -1.0),
-        weight=1.0
-        if sorted_weight is None or (sorted_weight == 1.0).all()
-        else sorted_weight[every],
-        C=C,
-        p=p,
-        centre=centre,
-    )
-    return Arranged(sorted_X, place, statement)
-
-
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
     """Return the problems, and the class that is the positive one of each: the later one of a pair,
     or the one against the rest.
@@ -373,27 +310,40 @@ def solve_parts(
     """Solve the pSVM with a free intercept of all pairs of classes; None if these data or settings
     are not for it.
     """
-    deadline = current()
+    deadline, room = current(), columns_in(cache_size, 1)
+    alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
+    most = alone if labels.classes.size == 2 else MOST_ROWS
     # Others are refused by fast.psvm, with the same words on every route.
     known = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (C, p))
-    if not known or p not in (1, 2) or tol < LEAST_TOL:
+    # The scores of the loop are sums in double precision, which limits the tolerance.
+    if not known or p not in (1, 2) or tol < 1e-10 or not isinstance(X, np.ndarray):
+        return None
+    if X.shape[0] > most or (p != 1 and labels.classes.size == 2):
         return None
     C, p = float(C), float(p)
-    found = arranged(
-        X,
-        labels,
-        weight,
-        scheme=scheme,
+    costs = C if weight is None else C * weight
+    # Between these the arithmetic of the loop neither over- nor underflows noticeably.
+    if not (np.min(costs) >= 1e-50 and np.max(costs) <= 1e50 and ClassRows.takes(kernel, X, room)):
+        return None
+    place = np.argsort(labels.codes, kind="stable")
+    sorted_X = X[place]
+    layout, positive = _layout(labels, scheme)
+    every = layout.all_rows
+    centre = np.add.reduce(sorted_X) / len(X) if kernel is None else np.zeros(X.shape[1])
+    rows = (ClassRows if cache is None else cache.class_rows)(
+        kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room
+    )
+    sorted_weight = None if weight is None else weight[place]
+    equal = sorted_weight is None or (sorted_weight == 1.0).all()
+    statement = PSVMParts(
+        rows=rows,
+        layout=layout,
+        y=np.where(labels.codes[place][every] == layout.spread(positive), 1.0, -1.0),
+        weight=1.0 if equal or sorted_weight is None else sorted_weight[every],
         C=C,
         p=p,
-        kernel=kernel,
-        cache_size=cache_size,
-        cache=cache,
+        centre=centre,
     )
-    if found is None:
-        return None
-    statement = found.statement
-    layout = statement.layout
     built = deadline.seconds
     alpha, steps = ascended(statement, tol, deadline)
     solved = deadline.seconds - built
@@ -407,10 +357,10 @@ def solve_parts(
     certified = (np.array(checked.gaps) <= tol) & (checked.lower >= 0.0) & (checked.upper < trivial)
     timings = Timings(built, deadline.compile_seconds, solved, clock.now() - started)
     return SolvedParts(
-        X=found.X,
-        order=found.place,
+        X=sorted_X,
+        order=place,
         labels=CodedLabels(labels.codes, labels.classes),
-        weight=None if weight is None else weight[found.place],
+        weight=sorted_weight,
         scheme=scheme,
         layout=layout,
         y=statement.y,
@@ -436,12 +386,14 @@ def ascended(
     alpha, g = np.zeros(statement.y.size), statement.y.copy()
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
     state[:, COMPARED] = np.inf
-    work, order = np.empty((6, layout.largest)), np.arange(layout.parts)
+    work = np.empty((6, layout.largest))
     squared = statement.p == 2
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
     if statement.kernel is None:
         d = rows.X.shape[1]
-        most = np.minimum(most, STARTING / layout.sizes + PASSES * d * (d + 10))
+        # That is Newton's method: the steps cost as much as three million numbers, or twenty times
+        # an exchange of all columns.
+        most = np.minimum(most, 3e6 / layout.sizes + 20.0 * d * (d + 10))
     problem = Problems(
         layout.groups,
         layout.offsets,
@@ -454,10 +406,10 @@ def ascended(
     answers, passed = Answers(alpha, g, status, state), rows.passed
     first = 0
     with deferred_interrupt(deadline.interrupt_requested):
-        while first < order.size and not deadline.passed():
-            first = drive(first, order, problem, most, answers, work, tol, BUDGET, passed)
-            if first < order.size and status[order[first]] == WAITING:
-                settle(order[first], problem, answers, tol, passed)
+        while first < layout.parts and not deadline.passed():
+            first = drive(first, problem, most, answers, work, tol, BUDGET, passed)
+            if first < layout.parts and status[first] == WAITING:
+                settle(first, problem, answers, tol, passed)
     # The multipliers of a problem that was not solved may be out of balance; it is left to another
     # method.
     alpha[layout.spread(status != DONE)] = 0.0

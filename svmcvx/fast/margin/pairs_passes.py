@@ -360,13 +360,12 @@ def settle(part, problem, answer, tol, K):
 
 
 @compiled(nogil=True)
-def drive(first, order, problem, most, answer, work, tol, budget, K):
-    """Solve problems in an order, from the `first` of it, until the budget is spent or one waits
-    for :func:`settle`; return the first that is not finished.
+def drive(first, problem, most, answer, work, tol, budget, K):
+    """Solve problems, from the `first`, until the budget is spent or one waits for :func:`settle`;
+    return the first that is not finished.
     """
     spent = 0.0
-    for at in range(first, order.size):
-        part = order[at]
+    for part in range(first, most.size):
         if answer.status[part] != ACTIVE:
             continue
         start, end = problem.offsets[part], problem.offsets[part + 1]
@@ -419,7 +418,7 @@ def drive(first, order, problem, most, answer, work, tol, budget, K):
                     # After two steps for each member, and when the steps have doubled again.
                     state[EQUATIONS] = 2.0 * steps
                     answer.status[part] = WAITING
-                    return at
+                    return part
                 if ends or not violation > 0.0 or steps >= most[part]:
                     state[SETTLED] = 0.0
                     balance(own, labels)
@@ -462,7 +461,7 @@ def drive(first, order, problem, most, answer, work, tol, budget, K):
                         answer.status[part] = STUCK
                         break
             if spent > budget:
-                return at
+                return part
             place = K.starts[one] + i if i < m else K.starts[other] + i - m
             held = K.used[0]
             first_one = piece_of(place, one, K)
@@ -530,4 +529,4 @@ def drive(first, order, problem, most, answer, work, tol, budget, K):
                 change = K.store[second_other : second_other + q - m]
                 updated(t, row_other, change, gradient[m:], up[m:], down[m:], high[m:], low[m:])
             state[STEPS] += 1.0
-    return order.size
+    return most.size
