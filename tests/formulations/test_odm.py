@@ -26,7 +26,6 @@ from svmcvx.formulations.margin_distribution import (
 )
 from tests.balls import precision
 from tests.conftest import make_data
-from tests.intervals import overlap
 
 X, Y = make_data(n=36)
 RBF = sx.RBF(0.4)
@@ -267,17 +266,6 @@ def separable(n=20, seed=0, d=3):
     return rng.standard_normal((n, d)) * 0.4 + 1.2 * y[:, None], y
 
 
-@pytest.mark.parametrize("kernel", [None, RBF])
-@pytest.mark.parametrize(("lam1", "lam2"), [(0.0, 0.0), (2.0, 0.5), (0.1, 30.0)])
-def test_hard_margin_is_the_limit_of_the_soft_margin(kernel, lam1, lam2):
-    A, y = separable()
-    hard = certified(sx.odml_hard_margin, A, y, lam1=lam1, lam2=lam2, kernel=kernel)
-    soft = certified(sx.odml_dual, A, y, lam1=lam1, lam2=lam2, C=1e5, kernel=kernel)
-    overlap(hard, soft)
-    bounded = certified(sx.odml_dual, A, y, lam1=lam1, lam2=lam2, C=1e-3, kernel=kernel)
-    assert bounded.lower <= hard.upper
-
-
 def test_hard_margin_of_data_that_are_not_separable_says_so():
     with pytest.raises(
         sx.SolverFailed,
@@ -385,21 +373,6 @@ def wide(seed=7):
     rng = np.random.default_rng(seed)
     A = sp.csr_array(sp.random_array((40, 60), density=0.2, rng=rng))
     return A, np.where(A @ rng.normal(size=60) > 0, 1, -1)
-
-
-def test_repair_of_a_dual_point_does_not_depend_on_history():
-    A, y = wide()
-    data = binary_data(A, y)
-    alpha = np.random.default_rng(1).uniform(0, 4.0 / 40, 40)
-    fresh, used = (ODML(LinearSpace(data, "none"), **BLEND) for _ in range(2))
-    assert used.curvature.triangle.shape == (40, 40)
-    assert fresh.curvature.by_products
-    assert used.curvature.by_products
-    one, other = fresh.repair({"alpha": alpha}), used.repair({"alpha": alpha})
-    np.testing.assert_array_equal(one["tau"], other["tau"])
-    # Conjugate gradients are as good as the factor, to their residual.
-    exact = used.variance_multipliers(used.margins(alpha))
-    np.testing.assert_allclose(one["tau"], exact, atol=1e-8 * np.abs(exact).max())
 
 
 def test_the_curvature_by_products_solves_the_same_system():

@@ -79,21 +79,6 @@ def test_the_interval_is_that_of_exact_arithmetic(points, unit, random):
     assert best_bias(f, y, p=1.0, weight=weight) == sum(expected) / 2
 
 
-@given(POINTS, UNITS)
-def test_the_loss_at_the_middle_is_that_at_the_ends(points, unit):
-    f, y, exact = drawn(points, unit)
-    lower, upper = hinge_intercepts(f, y, np.array([float(s) for s in exact]))
-
-    def loss(b):
-        return sum(
-            s * max(1 - Fraction(float(v)) * (Fraction(float(u)) + Fraction(b)), 0)
-            for s, v, u in zip(exact, y, f, strict=True)
-        )
-
-    assert loss(lower) == loss(upper) == loss((lower + upper) / 2)
-    assert loss(lower) <= min(loss(lower - 1), loss(upper + 1))
-
-
 def test_balanced_classes_of_many_observations_are_equal():
     rng = np.random.default_rng(0)
     for n, k in ((100_000, 33_333), (7, 3)):
@@ -178,15 +163,6 @@ def test_all_routes_return_the_same_middle(kind, seed):
         assert np.array_equal(
             solution.model.predict(X), np.where(f + (lower + upper) / 2 > 0, 1, -1)
         ), name
-
-
-def test_data_far_from_the_origin_have_the_same_interval():
-    _, X, y = gaussians(0, True)
-    near, far = (sx.fast.psvm(X + shift, y, C=1e-4) for shift in (0.0, 2.0**20))
-    move = 2.0**20 * float(near.model.coef.sum())
-    for name in ("lower", "upper"):
-        expected = getattr(near.optimal_intercepts, name) - move
-        assert getattr(far.optimal_intercepts, name) == pytest.approx(expected, abs=1e-6)
 
 
 # Several classes
@@ -346,33 +322,6 @@ def test_intercepts_that_multipliers_call_unique_are_so_in_the_linear_program(lo
 # What other formulations say
 
 
-def test_what_the_other_formulations_say():
-    _, X, y = gaussians(3, True)
-    hard = X + 4 * y[:, None]
-
-    def one(solution):
-        assert solution.optimal_intercepts.unique
-        np.testing.assert_array_equal(solution.optimal_intercepts.lower, solution.model.intercept)
-
-    one(sx.fast.hard_margin(hard, y))
-    one(sx.fast.psvm(X, y, p=1.5, C=1e-4))
-    one(sx.fast.multiclass(X, y, loss="softmax"))
-    for without in (
-        sx.fast.psvm(X, y, intercept="penalised"),
-        sx.fast.odm(X, y),
-        sx.fast.multiclass(X, y, intercept=False),
-    ):
-        assert without.optimal_intercepts is None
-    separable = sx.solve(sx.m3svm_hard_margin(hard, y, p=2))
-    lower, upper = separable.optimal_intercepts
-    assert separable.model.intercept == pytest.approx((lower + upper) / 2, abs=1e-9)
-    problem = sx.psvm_primal(X, y, C=1e-4, p=1.0)
-    assert (
-        sx.solve(problem.with_constraints([problem.var_dict["b"] >= 0.5])).optimal_intercepts
-        is None
-    )
-
-
 def test_the_ramp_has_the_middle_among_what_is_not_dropped():
     _, X, y = gaussians(4, True)
     X, y = X[::2][:16], y[::2][:16]
@@ -391,19 +340,6 @@ def test_the_ramp_has_the_middle_among_what_is_not_dropped():
             support=found[0].model.support,
         )
         assert statement.objective(moved) == pytest.approx(found[0].certificate.upper, rel=1e-9)
-
-
-def test_the_summary_names_the_interval():
-    X, y = IRIS
-    two = sx.fast.psvm(X[:100], y[:100], C=1e-4)
-    lower, upper = two.optimal_intercepts
-    assert f"All intercepts from {lower:.4g} to {upper:.4g} are optimal" in " ".join(
-        two.summary().split()
-    )
-    three = sx.fast.multiclass(X, y, lam=1e5).summary()
-    assert "Other intercepts are optimal too" in " ".join(three.split())
-    assert "optimal too" not in sx.fast.multiclass(X, y, lam=1e-2).summary()
-    assert "are optimal with these" not in sx.fast.psvm(X[:100], y[:100], C=1.0).summary()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -21,7 +21,6 @@ from svmcvx.formulations.margin import (
     dual_objective,
     objective,
 )
-from tests.balls import ball, exact_point, power, precision, total
 from tests.conftest import make_data
 from tests.intervals import overlap
 
@@ -197,45 +196,8 @@ def test_a_hard_margin_that_fails_is_not_certified():
     assert not certificate.is_certified(1.0)
 
 
-precise = precision(200)
-
-OFFSET = np.array([10002, 9998.3, 10001.73, 9997.11, 10001.55, 9997.01])[:, None]
-SIGNS = np.array([1, -1] * 3)
-
-
-def exact_primal(X, y, model, *, C, p, weight=None):
-    scores, half = exact_point(model, X)
-    s = np.ones(len(y)) if weight is None else weight
-    return half + total(
-        ball(C) * ball(w) * power(1 - int(label) * f, p)
-        for f, label, w in zip(scores, y, s, strict=True)
-    )
-
-
 def balance(alpha, y):
     return sum(Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y, strict=True))
-
-
-# What is known without a solver
-
-
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-@pytest.mark.parametrize("p", [1.0, 1.2, 5.0])
-def test_the_trivial_model_has_the_best_bias(kernel, p):
-    X, y = make_data(n=30, d=2, seed=2)
-    weight = np.linspace(0.1, 3.0, 30)
-    statement = PSVM(
-        space=feature_space(binary_data(X, y, weight), kernel, intercept="free"), C=0.7, p=p
-    )
-    (model,), (dual,) = statement.trivial()
-    value = statement.evaluate(model)
-    assert statement.evaluate_dual(dual) == 0.0
-    assert not exact_primal(X, y, model, C=0.7, p=p, weight=weight) > ball(value.upper_end)
-    for bias in np.linspace(-1, 1, 41):
-        other = sx.LinearModel(np.zeros(2), bias, model.classes, np.arange(2))
-        assert not exact_primal(X, y, other, C=0.7, p=p, weight=weight) < ball(value.upper_end) * (
-            1 - 1e-12
-        )
 
 
 # Multipliers
