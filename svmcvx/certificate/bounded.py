@@ -651,8 +651,8 @@ def total(x: Any) -> Any:
 
 @quietly
 def _compensated(values: Floats) -> tuple[float, float]:
-    """Return the sum and a bound on its error without the last rounding; infinite where partial sums
-    overflow.
+    """Return the sum and a bound on its error without the last rounding; infinite where partial
+    sums overflow.
     """
     if values.size < LONG:
         return nearest_sum(values, math.inf), 0.0

@@ -104,7 +104,7 @@ class ClassRows:
 
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
-        """Whether the rows of a kernel on dense data, and bounds on their errors, can be computed."""
+        """Whether rows of a kernel on dense data, and bounds on their errors, can be computed."""
         whole = isinstance(kernel, (Laplacian, Polynomial)) and is_definite(kernel)
         return (
             (_by_rows(kernel) or (whole and X.shape[0] ** 2 <= room))
