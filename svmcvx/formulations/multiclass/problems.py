@@ -179,8 +179,8 @@ _TEXT = r"""Build {title} as a cvxpy problem: :func:`multiclass` with ``loss="{l
     ----------
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
-    lam, k, intercept, sample_weight
-        As for :func:`multiclass`, without those that the signature does not have.
+    {names}
+        As for :func:`multiclass`.
 
     Returns
     -------
@@ -215,7 +215,13 @@ def _named(name: str, loss: str, title: str, formula: str, remark: str, source: 
     made.__signature__ = own.replace(parameters=kept)
     made.__name__ = made.__qualname__ = name
     made.__doc__ = _TEXT.format(
-        title=title, loss=loss, formula=formula, remark=remark, source=source, name=name
+        title=title,
+        loss=loss,
+        formula=formula,
+        remark=remark,
+        source=source,
+        name=name,
+        names=", ".join(each.name for each in kept if each.name not in ("X", "y")),
     )
     return builder(made)
 
