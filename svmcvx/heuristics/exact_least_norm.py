@@ -60,7 +60,7 @@ def exact_least_norm(
 def _with_intercept(
     H: list[list[int]], y: Floats, one: int, stop: Callable[[], bool]
 ) -> ExactPoint | None:
-    """Add the most violated sum of one row of each class until there is an intercept for all rows."""
+    """Add the most violated sum of a row of each class until an intercept suits all rows."""
     positive, negative = np.flatnonzero(y > 0).tolist(), np.flatnonzero(y < 0).tolist()
     pairs = [(positive[0], negative[0])]
     while not stop():

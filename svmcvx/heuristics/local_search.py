@@ -148,8 +148,8 @@ def round_relaxation(
     k: float | None = None,
     stop: Callable[[], bool] = never,
 ) -> tuple[Floats, float]:
-    """Round a solution of the relaxation to one of the 0-1 problem; return the point, in the columns
-    of the factor, and its objective, infinite if no point within the budget was found.
+    """Round a solution of the relaxation to one of the 0-1 problem; return the point, in the
+    columns of the factor, and its objective, infinite if no point within the budget was found.
     """
     if (lam is None) == (k is None):
         raise DataError(

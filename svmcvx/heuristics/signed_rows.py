@@ -82,7 +82,7 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
 
 
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
-    """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
+    """Solve u = 1 on the support exactly, changing it where signs or margins ask for it."""
     free = alpha > 1e-10 * float(alpha.max())
     signed = MarginOperator(
         lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows] @ H[rows].T, y
@@ -132,7 +132,7 @@ class SignedRows:
 
     @classmethod
     def of(cls, space: FeatureSpace) -> SignedRows:
-        """Return the signed rows of a feature space; raise an error if they do not fit into memory."""
+        """Return the signed rows of a feature space; raise an error if memory is too small."""
         L = space.factor
         n, r = L.shape
         memory.require(

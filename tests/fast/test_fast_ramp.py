@@ -51,7 +51,7 @@ def test_limits_warm_starts_and_settings():
         ramp(X, y, C=-1.0)
 
 
-# --- minimising the relaxation -------------------------------------------------------------------------------------------
+# --- minimising the relaxation
 
 
 class StopsAfter:
@@ -77,7 +77,8 @@ def minimised(stop, r=4, n=30, free=True):
     scratch = bend, base, step, np.zeros((r + 1, r))
     with np.errstate(all="raise"):
         found = minimise_relaxation(
-            (HT, length), (state, cap, height, reach), (2.0, 50.0, free), 1e-6, *limits, 0.0, 1e9, w,
+            (HT, length), (state, cap, height, reach), (2.0, 50.0, free), 1e-6, *limits, 0.0, 1e9,
+            w,
             (a, slope, centre, *scratch), stop,
         )  # fmt: skip
     return found, w, scratch[3]

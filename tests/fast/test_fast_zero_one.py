@@ -29,7 +29,7 @@ def signed_rows(X, y, intercept):
     return (np.hstack([X, np.ones((len(X), 1))]) if intercept else X) * y[:, None]
 
 
-# --- the optimum -----------------------------------------------------------------------------------------------------
+# --- the optimum
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -54,10 +54,10 @@ def test_the_conic_route_through_scip_agrees(n, p, hyper):
     assert exact.lower <= found.upper
 
 
-# --- invariances and forms -------------------------------------------------------------------------------------------
+# --- invariances and forms
 
 
-# --- degenerate data -------------------------------------------------------------------------------------------------
+# --- degenerate data
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_equal_observations_with_other_labels_are_inseparable_whatever_the_kerne
     assert zero_one(X, y, k=0.75, kernel=kernel, sample_weight=weight).certificate.gap <= 1e-6
 
 
-# --- stopping --------------------------------------------------------------------------------------------------------
+# --- stopping
 
 
 def test_stopped_without_a_point():
@@ -162,7 +162,7 @@ def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
     assert 1e-4 * far.trace[:, 1:] == pytest.approx(near.trace[:, 1:], rel=1e-6, nan_ok=True)
 
 
-# --- arguments and the certificate -----------------------------------------------------------------------------------
+# --- arguments and the certificate
 
 
 def test_more_observations_start_from_the_low_rank_relaxation():

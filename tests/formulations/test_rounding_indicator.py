@@ -192,7 +192,7 @@ def test_no_model_is_below_the_interval_of_an_enumeration(problem):
         assert exact_objective(statement, model) >= F(certificate.lower)
 
 
-# --- one margin ------------------------------------------------------------------------------------------------------
+# --- one margin
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
@@ -244,10 +244,10 @@ def test_dropped_weight_is_compared_with_k_exactly():
         assert F(statement.relaxed.kappa) * sum(F(space.data.weight)) >= F(k)
 
 
-# --- known points ----------------------------------------------------------------------------------------------------
+# --- known points
 
 
-# --- bounds of a search ----------------------------------------------------------------------------------------------
+# --- bounds of a search
 
 
 def outlier(degree, ratio):
@@ -330,7 +330,10 @@ def test_the_missing_part_bounds_the_difference_of_the_matrices():
 
 @settings(max_examples=2 * EXAMPLES)
 @given(
-    st.floats(-12, 12), st.lists(st.tuples(st.floats(-20, 3), st.floats(-20, 3), st.floats(-3, 3)), min_size=1, max_size=5),
+    st.floats(-12, 12),
+    st.lists(
+        st.tuples(st.floats(-20, 3), st.floats(-20, 3), st.floats(-3, 3)), min_size=1, max_size=5
+    ),
     st.sampled_from([0.5, 1.0]), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_what_the_factor_leaves_out_lowers_a_bound_as_derived(value, rows, half, drops, shifts):
@@ -413,4 +416,4 @@ def test_rows_that_rounding_cannot_tell_apart_lower_the_bound(X, y, lam, optimum
     assert solution.certificate.is_certified(1e-6) or solution.status != Status.OPTIMAL
 
 
-# --- preference and status -------------------------------------------------------------------------------------------
+# --- preference and status

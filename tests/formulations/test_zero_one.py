@@ -71,7 +71,7 @@ def margins(model, X, y):
     return y * model.decision_function(X)
 
 
-# --- the optimum -----------------------------------------------------------------------------------------------------
+# --- the optimum
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_relaxations_are_ordered():
     assert 0.9 * conic.lower <= strong <= conic.upper * (1 + 1e-6) <= optimum * (1 + 1e-5)
 
 
-# --- M ---------------------------------------------------------------------------------------------------------------
+# --- M
 
 
 @settings(max_examples=4)
@@ -225,7 +225,7 @@ def test_an_m_that_is_too_small_is_said_to_be():
     assert enough.upper == pytest.approx(exact, rel=1e-6)
 
 
-# --- evaluation and certificates -------------------------------------------------------------------------------------
+# --- evaluation and certificates
 
 
 def test_wrong_models_and_bounds_are_never_certified():
@@ -275,7 +275,7 @@ def test_points_that_are_not_stationary_are_seen():
         statement.certify(model, {"mu": np.zeros(3)})
 
 
-# --- refits and incumbents -------------------------------------------------------------------------------------------
+# --- refits and incumbents
 
 
 @settings(max_examples=10)
@@ -308,10 +308,10 @@ def test_a_users_incumbent_is_taken():
         zero_one_mio(X, y, lam=1.0, incumbent=np.zeros(3))
 
 
-# --- invariances -----------------------------------------------------------------------------------------------------
+# --- invariances
 
 
-# --- names, parameters, errors ---------------------------------------------------------------------------------------
+# --- names, parameters, errors
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_errors_name_the_argument(call, error, text):
         call(*small(0))
 
 
-# --- starting points without a solver --------------------------------------------------------------------------------
+# --- starting points without a solver
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_the_relaxation_of_the_start_is_the_semidefinite_one(hyper, outliers):
         assert found.z.sum() == pytest.approx(hyper["k"], rel=1e-4)
 
 
-# --- added constraints -----------------------------------------------------------------------------------------------
+# --- added constraints
 
 PROGRAMS = {
     "big-m": lambda X, y: zero_one_mio(X, y, lam=1.0, M=80.0),

@@ -1,4 +1,4 @@
-r"""SVMs with losses that count: the exact 0-1 loss, the ramp loss and the l0-norm hinge, by one search.
+r"""SVMs with losses that count, by one search: the 0-1 loss, the ramp loss, the l0-norm hinge.
 
 The statements are those of :mod:`svmcvx.formulations.indicator`. Observations are kept or dropped
 by branch and bound (:mod:`svmcvx.fast.indicator.search.tree`), from points that a local search
@@ -235,7 +235,8 @@ def l0(
 ) -> Solution:
     r"""Find the global minimum of the SVM with l0-norm hinge, or a local one with an interval.
 
-    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b)
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1],
+        \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b)
 
     Parameters
     ----------

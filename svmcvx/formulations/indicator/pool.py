@@ -51,7 +51,8 @@ def relaxed_point(
     r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and
     where all or nothing may be dropped.
 
-    .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i \frac{(1-u_i)_+^2}{\|V'g_i\|^2 + (1-u_i)_+^2},
+    .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2
+        + \lambda\sum_i s_i \frac{(1-u_i)_+^2}{\|V'g_i\|^2 + (1-u_i)_+^2},
 
     or with :math:`s'z \le k` for the fractions :math:`z_i` in place of the penalty, whose
     multiplier is then λ. Where `stop` says so, the point is the last one.

@@ -248,7 +248,8 @@ P = TypeVar("P", bound=DroppingProblem)
 def free_intercept(statement: Any, cls: type[P], terms: Terms) -> P:
     r"""State a problem with the parameter C and a free intercept: the l0 or the ramp problem.
 
-    .. math:: \min\; \tfrac12\|w\|^2 + \mathrm{loss} \quad\text{s.t.}\quad y_i (L_i w + b) \ge \mathrm{right}_i.
+    .. math:: \min\; \tfrac12\|w\|^2 + \mathrm{loss}
+        \quad\text{s.t.}\quad y_i (L_i w + b) \ge \mathrm{right}_i.
     """
     C = cp.Parameter(nonneg=True, name="C", value=statement.C)
     space, n = statement.space, statement.y.size
@@ -281,7 +282,8 @@ def zero_one_mio(
     r"""Build the SVM with the exact 0-1 loss as a mixed-integer program.
 
     .. math::
-        \min\; \|w\|^2 + \lambda \sum_i s_i z_i \quad\text{s.t.}\quad y_i L_i w \ge 1 - M_i z_i,\; z \in \{0,1\}^n,
+        \min\; \|w\|^2 + \lambda \sum_i s_i z_i
+        \quad\text{s.t.}\quad y_i L_i w \ge 1 - M_i z_i,\; z \in \{0,1\}^n,
 
     or with :math:`\sum_i s_i z_i \le k` in place of the penalty, or in the perspective form (see
     the module).
@@ -513,7 +515,8 @@ def l0_mio(
     r"""Build the SVM with l0-norm hinge loss as a mixed-integer program.
 
     .. math::
-        \min\; \tfrac12\|w\|^2 + C \sum_i s_i z_i \quad\text{s.t.}\quad y_i (L_i w + b) \ge 1 - M_i z_i,\; z \in \{0,1\}^n.
+        \min\; \tfrac12\|w\|^2 + C \sum_i s_i z_i
+        \quad\text{s.t.}\quad y_i (L_i w + b) \ge 1 - M_i z_i,\; z \in \{0,1\}^n.
 
     Parameters
     ----------

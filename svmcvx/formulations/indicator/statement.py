@@ -9,9 +9,9 @@ default) all three count observations inside the margin, not only misclassified 
 incumbent of value U is found first. In the 0-1 problem, say, a point that is as good and drops
 weight W has :math:`\|w\|^2 \le U - \lambda W`; and the margin of a dropped observation is no
 further below that of a kept one than the norm times their distance
-(:func:`svmcvx.heuristics.signed_rows.big_m_bound`). With a free intercept, observations of one class
-are compared, so that b cancels; if a whole class is dropped, then w = 0, b = ±1 is as good, and M = 2
-covers it.
+(:func:`svmcvx.heuristics.signed_rows.big_m_bound`). With a free intercept, observations of one
+class are compared, so that b cancels; if a whole class is dropped, then w = 0, b = ±1 is as good,
+and M = 2 covers it.
 
 **Upper bound.** Each loss is taken at the worst end of what rounding leaves open, the norm at its
 upper end. Where margins are counted, a margin counts as kept only if its lower end is 1; or the
@@ -136,8 +136,8 @@ class FactorError:
 
 
 def _missing(space: FeatureSpace) -> Floats:
-    r"""Return bounds on the diagonal of :math:`E + \tau I`, which is positive semidefinite, for what
-    the factor leaves out of the Gram matrix, :math:`E = K - LL'`.
+    r"""Return bounds on the diagonal of :math:`E + \tau I`, which is positive semidefinite, for
+    what the factor leaves out of the Gram matrix, :math:`E = K - LL'`.
     """
     L, rows = np.asarray(space.factor), np.arange(space.data.n)
     if space.is_linear:
@@ -426,7 +426,7 @@ class IndicatorStatement(BinaryStatement):
         return self.space.model_from_factor(w, b, u <= 1.0 + LARGEST_SHORTFALL)
 
     def _scaled(self, v: Floats, b: float, kept: Bools) -> BinaryModel:
-        """The model with coefficients `v`, scaled until the smallest kept margin is 1 to rounding."""
+        """The model with coefficients `v`, scaled until the smallest kept margin is 1."""
         if not v.any():
             return self.space.model(v, b)
         f, y = self.space.point(v).scores.value, self.y
@@ -530,7 +530,8 @@ class ZeroOne(CountingStatement):
     \succeq 0`:
 
     .. math::
-        \min\; \|w\|^2 - \sum_i \gamma_i(1-u_i)^2 + \sum_i \gamma_i\Big(\frac{(1-u_i)_+^2}{z_i} + \frac{(1-u_i)_-^2}{1-z_i}\Big)
+        \min\; \|w\|^2 - \sum_i \gamma_i(1-u_i)^2
+        + \sum_i \gamma_i\Big(\frac{(1-u_i)_+^2}{z_i} + \frac{(1-u_i)_-^2}{1-z_i}\Big)
         + \lambda \sum_i s_i z_i.
 
     It needs no M. A solver's tolerance ε lets through margins that are short by
@@ -632,7 +633,8 @@ class ZeroOne(CountingStatement):
 class Ramp(IndicatorStatement):
     r"""The SVM with ramp loss, as a mixed-integer program.
 
-    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+),
+        \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
     An indicator drops observation i at the price of a loss of 2; the others have slacks
     :math:`\xi_i \in [0, 2]`.
@@ -711,12 +713,14 @@ class L0(CountingStatement):
     r"""The kernel SVM with l0-norm hinge loss: a mixed-integer program, and certificates of its
     local minima.
 
-    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1],
+        \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
     **Local minima.** (w, b) is a local minimiser if and only if there are multipliers
     :math:`\mu \in R^n` (λ in [LinYaoLiu]) with, for :math:`u = 1 - y f` and some step τ > 0,
 
-    .. math:: c = -\mathrm{diag}(y)\mu,\qquad y'\mu = 0,\qquad u = \mathrm{prox}_{\tau C\|(\cdot)_+\|_0}(u - \tau\mu),
+    .. math:: c = -\mathrm{diag}(y)\mu,\qquad y'\mu = 0,
+        \qquad u = \mathrm{prox}_{\tau C\|(\cdot)_+\|_0}(u - \tau\mu),
 
     where the prox sets entries in :math:`(0, \sqrt{2\tau C s_i}]` to zero. Hence :math:`\mu \le 0`,
     and :math:`\mu_i \ne 0` only on the canonical hyperplanes. The hard-margin machine of any set of

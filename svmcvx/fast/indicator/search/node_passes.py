@@ -55,8 +55,8 @@ UNIT = 2.0**-53
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _solve(A, x, stop):
-    """Solve Ax = b by Cholesky's factorisation in place, and return b'x; coordinates whose pivots are
-    lost to rounding stay where they are.
+    """Solve Ax = b by Cholesky's factorisation in place, and return b'x; coordinates whose pivots
+    are lost to rounding stay where they are.
     """
     r, product = x.size, 0.0
     for j in range(r):
@@ -283,7 +283,7 @@ UNRECORDED = (1 << 53) // 65536 - 1
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _limits(node, weight, price, M, cut):
-    """Write the prices of the losses, the largest slopes, and the shortfalls to which a loss grows."""
+    """Write the prices of losses, the largest slopes, and the shortfalls to which a loss grows."""
     state, cap, height, big_m = node
     for i in range(M.size):
         height[i] = price * weight[i] * (1.0 - 4 * UNIT)
@@ -574,7 +574,8 @@ def dive(problem, search, upper, stack, slots, nodes, record, scratch, stop):
                 states[place, on] = KEPT + child
                 decisions[made] = on + 1 if child == 0 else -on - 1
             below, undecided[place], prices[place], used[made] = relax(
-                problem, search, price, upper, states[place], big_ms[place], starts[place], boxes[place],
+                problem, search, price, upper,
+                states[place], big_ms[place], starts[place], boxes[place],
                 (facts[made], marks[made], number_rows, numbers, behind[made]), end, scratch, stop,
             )  # fmt: skip
             bounds[place] = max(bound, below)

@@ -31,7 +31,7 @@ TIME_SHARE = 0.3
 def earlier_margins(
     warm_start: Solution | None, statement: IndicatorStatement, *, same: bool = False
 ) -> Floats | None:
-    """Return the margins of an earlier solution's model, if need be of the same data; None for None."""
+    """Return the margins of an earlier solution's model, of the same data if these must be."""
     if warm_start is None:
         return None
     model, data = warm_start.model, statement.space.data

@@ -42,8 +42,8 @@ REPEATED = 1e-10
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Parameters of the searches. Work is counted in rows times columns times (columns + 20) of each
-    node.
+    """Parameters of the searches. Work is counted in rows times columns times (columns + 20) of
+    each node.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class SearchState(ABC):
 
     @abstractmethod
     def try_point(self, w: Floats) -> None:
-        """Update the incumbent with points near a point of the relaxation, in the search's units."""
+        """Update the incumbent with points near one of the relaxation, in the search's units."""
 
     @abstractmethod
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
@@ -423,7 +423,7 @@ class RampSearch(SearchState):
         self.descend(found.u < -1.0)
 
     def descend(self, dropped: Bools) -> None:
-        """Update the incumbent with hinge solutions, from a set of observations that are dropped."""
+        """Update the incumbent with hinge solutions, from a set of dropped observations."""
         statement, key = self.statement, np.packbits(dropped).tobytes()
         if key not in self._tried:
             self._tried.add(key)

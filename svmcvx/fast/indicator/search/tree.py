@@ -289,8 +289,8 @@ class BranchAndBound:
                 for k in slots[:left]
             ]  # fmt: skip
         points, point = points[:made], np.zeros(r)
-        # The 0-1 loss is 1 a little below a margin of 1, so that margins of 1 count as such in spite
-        # of rounding; multiples raise these margins to 1.
+        # The 0-1 loss is 1 a little below a margin of 1, so that margins of 1 count as such in
+        # spite of rounding; multiples raise these margins to 1.
         cut, raised = max(search.cut, 1e-9), np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
         value = best_multiple(
             self.HT, search.weight, search.lam, search.k, cut, search.free, raised, points, upper,
