@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.data import check_whole
-from svmcvx.errors import DataError
+from svmcvx.data import check_choice, check_number, check_whole
 
 __all__ = ["LinearRule", "label_noise_data", "label_noise_rule", "outlier_data", "outlier_rule"]
 
@@ -47,16 +46,6 @@ class LinearRule(NamedTuple):
         return np.where(self.decision_function(X) > 0, 1, -1)
 
 
-def _real(value: Any, name: str, low: float, high: float, interval: str) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (int, float, np.integer, np.floating)
-    ):
-        raise DataError(f"{name} must be a number, got {value!r}")
-    if not low <= value <= high:
-        raise DataError(f"{name} must be a number in {interval}, got {value!r}")
-    return float(value)
-
-
 def _random(seed: int, *path: int) -> np.random.Generator:
     """One independent stream for the rule (path 0), and one for each sample (path 1, k)."""
     return np.random.default_rng([check_whole(seed, "seed", 0), *path])
@@ -83,12 +72,9 @@ def outlier_data(
     outliers.
     """
     n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
-    sigma = _real(sigma, "sigma", np.finfo(float).tiny, np.finfo(float).max, "(0, inf)")
-    if not isinstance(outliers, str) or outliers not in OUTLIERS:
-        raise DataError(
-            f"outliers must be one of {', '.join(map(repr, OUTLIERS))}, got {outliers!r}"
-        )
-    share = _real(share, "share", 0.0, 1.0, "[0, 1]")
+    sigma = check_number(sigma, "sigma")
+    check_choice(outliers, "outliers", OUTLIERS)
+    share = check_number(share, "share", low=0.0, high=1.0)
     d = outlier_rule(p, seed=seed).coef
     centroid = CENTROID * d / np.linalg.norm(d)
     rng = _random(seed, 1, check_whole(sample, "sample", 0))
@@ -120,7 +106,7 @@ def label_noise_data(
     probability `tau`.
     """
     n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
-    tau = _real(tau, "tau", 0.0, 0.5, "[0, 0.5]")
+    tau = check_number(tau, "tau", low=0.0, high=0.5)
     rule = label_noise_rule(p, seed=seed)
     rng = _random(seed, 1, check_whole(sample, "sample", 0))
     X = rng.uniform(-1.0, 1.0, (n, p))

@@ -3,7 +3,8 @@
 :mod:`~svmcvx.certificate.statement` defines statements, :mod:`~svmcvx.certificate.check` makes
 certificates. The arithmetic below them: :mod:`~svmcvx.certificate.bounded` has numbers with a bound
 on their error, :mod:`~svmcvx.certificate.rows` products with the rows of data and bounds of
-eigenvalues, :mod:`~svmcvx.certificate.exactly` exact operations. The second checker imports none of them.
+eigenvalues, :mod:`~svmcvx.certificate.exactly` exact operations. The second checker imports none of
+them.
 """
 
 from svmcvx.certificate.check import (
