@@ -196,6 +196,16 @@ def test_a_hard_margin_that_fails_is_not_certified():
     assert not certificate.is_certified(1.0)
 
 
+@pytest.mark.parametrize("p", [1.0, 3.0])
+@pytest.mark.parametrize("factor", [1e-150, 1e100])
+def test_an_interval_is_never_worse_than_doing_nothing(p, factor):
+    X, y = make_data(n=60, d=3, seed=1)
+    with np.errstate(all="ignore"):
+        found = sx.fast.psvm(X * factor, y, C=1.0, p=p, max_iter=100).certificate
+    # w = 0 and b = 0 cost C for each observation.
+    assert 0 <= found.lower <= found.upper <= 60.0
+
+
 def balance(alpha, y):
     return sum(Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y, strict=True))
 
