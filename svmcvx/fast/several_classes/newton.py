@@ -485,7 +485,9 @@ class AugmentedNewton:
                 # The linearised equations lose less to rounding than the multipliers at the next
                 # point.
                 change = curvature.product(np.asarray(system.Z @ step))
-                self.predicted = self.alpha + np.take_along_axis(change, system.scores.others, 1)
+                self.predicted = np.asarray(self.alpha) + np.take_along_axis(
+                    change, system.scores.others, 1
+                )
             return step
         self.kinds.add("conjugate gradients")
         return system.iterative_step(

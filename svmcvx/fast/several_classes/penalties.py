@@ -15,6 +15,7 @@ Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TypeAlias
@@ -115,7 +116,7 @@ class PairPenalty(WeightPenalty):
         self.columns, self.q = columns, q
         self.lam, self.p, self.eps = lam, p, eps
         self.P = pair_differences(c)
-        self.pairs = {pair: m for m, pair in enumerate(zip(*np.triu_indices(c, 1), strict=True))}
+        self.pairs = {pair: m for m, pair in enumerate(itertools.combinations(range(c), 2))}
 
     def at(self, U: Floats) -> PairTerms:
         return PairTerms(self, U)
@@ -136,6 +137,7 @@ class PairPenalty(WeightPenalty):
 class PairTerms(Terms):
     """Pairs of weights at a point, with norms r, smoothed, and their flows."""
 
+    penalty: PairPenalty
     shift_invariant = True
 
     @quietly
@@ -328,6 +330,7 @@ class AbsolutePenalty(WeightPenalty):
 class AbsoluteTerms(Terms):
     """Absolute values at a point."""
 
+    penalty: AbsolutePenalty
     shift_invariant = False
 
     def __init__(self, penalty: AbsolutePenalty, U: Floats) -> None:
@@ -377,4 +380,4 @@ class AbsoluteTerms(Terms):
 
     def diagonal(self, k: int) -> Floats:
         c = self.W.shape[1]
-        return self.own(k) - self.shift * (c - 1) / c
+        return np.asarray(self.own(k) - self.shift * (c - 1) / c)

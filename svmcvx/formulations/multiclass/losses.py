@@ -722,7 +722,7 @@ class LargestHinge(TopHinge):
     """
 
     name = "crammer_singer"
-    parameters: ClassVar[dict[str, float]] = {}  # type: ignore[assignment]
+    parameters: ClassVar[dict[str, float]] = {}
 
     def __init__(self) -> None:
         super().__init__(1)

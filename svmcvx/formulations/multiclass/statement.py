@@ -451,9 +451,10 @@ class MulticlassStatement(Formulation):
         centred = (W - W.mean(axis=1, keepdims=True), b - b.mean())
         for point in (self.polished(*centred), centred if self.sums_to_zero else weights):
             if point is not None:
-                points.models.extend(self.models(*point))
-                for alpha in self.solved_multipliers(multipliers["margin"], *point):
-                    points.duals.extend(self.dual_points(*point, alpha, flow))
+                W, b = point
+                points.models.extend(self.models(W, b))
+                for alpha in self.solved_multipliers(multipliers["margin"], W, b):
+                    points.duals.extend(self.dual_points(W, b, alpha, flow))
         return points
 
     def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
