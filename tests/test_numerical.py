@@ -40,12 +40,6 @@ def test_it_ends_where_the_derivative_is_a_small_share(minimum, power):
     assert len(asked) < 15
 
 
-def test_a_full_step_that_is_good_costs_one_evaluation():
-    derivative, asked = counted(lambda t: t - 1.0)
-    assert line_search(derivative, -1.0) == 1.0
-    assert asked == [1.0]
-
-
 @pytest.mark.parametrize("jump", [1e-4, 0.4, 1.0, 2.5])
 def test_before_a_jump_the_function_still_falls(jump):
     t = line_search(lambda t: -1.0 if t <= jump else 5.0, -1.0)
@@ -61,7 +55,7 @@ def test_a_step_is_extended_four_times_at_most():
     assert line_search(lambda t: -1.0, -1.0) == 4.0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("cost", [1.0, 1e6])
 def test_squared_hinges_end_where_the_gradient_vanishes(seed, cost):
     r = np.random.default_rng(seed)
@@ -121,13 +115,6 @@ def test_a_step_that_promises_nothing_is_taken_in_full(promise):
     assert problem.x == 1.0 - 1.0 / 0.25
 
 
-def test_without_a_step_there_is_no_reason():
-    problem = Power(1.0, 2.0)
-    problem.direction = lambda: None
-    assert newton(problem) is None
-    assert problem.x == 1.0
-
-
 @pytest.mark.parametrize("positive", [False, True], ids=["corner of zero", "positive corner"])
 @pytest.mark.parametrize("m", [1, 2, 7])
 def test_the_whole_system_is_solved(m, positive):
@@ -152,26 +139,6 @@ def test_the_whole_system_is_solved(m, positive):
     np.testing.assert_allclose(whole @ np.append(x, t), right, rtol=1e-9, atol=1e-11)
 
 
-def test_damping_keeps_a_singular_system_regular():
-    # All of h lies in the columns of A, so that the exact pivot is zero.
-    A = np.diag([1.0, 4.0])
-    h = np.array([1.0, 2.0])
-    x, t = bordered_solution(
-        lambda columns: np.linalg.solve(A, columns),
-        h,
-        A @ [1.0, 1.0],
-        3.0,
-        corner=2.0,
-        damping=1e-3,
-    )
-    assert t == 0.0
-    np.testing.assert_allclose(x, [1.0, 1.0])
-    _, t = bordered_solution(
-        lambda columns: np.linalg.solve(A, columns), h, np.zeros(2), 1.0, corner=2.0, damping=1e-3
-    )
-    np.testing.assert_allclose(t, 1.0 / 2e-3)
-
-
 @pytest.mark.parametrize("bordered", [False, True])
 @pytest.mark.parametrize("equal", [0, 3], ids=["distinct rows", "equal rows"])
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
@@ -194,10 +161,6 @@ def test_semidefinite_systems_are_solved_by_nearly_the_shortest_vector(scale, eq
         np.testing.assert_allclose(x, shortest, rtol=1e-9, atol=1e-2 if equal else 0.0)
 
 
-def test_a_matrix_without_a_factor_has_no_solution():
-    assert semidefinite_solution(np.diag([1.0, -1.0]), np.ones(2)) is None
-
-
 def data(seed, n=40, d=4):
     rng = np.random.default_rng(seed)
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
@@ -212,7 +175,7 @@ def rows_of(X, y, bias):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_kinds_that_are_slightly_wrong_are_corrected(seed, bias):
     rng, y, X = data(seed)
     C, n = 0.7, y.size

@@ -177,39 +177,6 @@ def test_objective_is_that_of_libsvm():
 # What a user can ask for
 
 
-def test_warm_starts_across_C_and_p():
-    X, y = many(600)
-    cold = {
-        (C, p): sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5)
-        for C, p in ((1.0, 1.0), (2.0, 1.0), (0.01, 1.0), (1.0, 1.5), (100.0, 3.0))
-    }
-    start = cold[1.0, 1.0]
-    for (C, p), expected in cold.items():
-        warm = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5, warm_start=start)
-        assert warm.warm_start_used
-        assert warm.certificate.is_certified(2e-5)
-        overlap(warm.certificate, expected.certificate, gap=1e-5)
-    again = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-5, warm_start=start)
-    assert again.attempts[0].options["pair_steps"] == 0
-    near = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3, warm_start=start)
-    far = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3)
-    assert near.attempts[0].options["pair_steps"] < far.attempts[0].options["pair_steps"]
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_linear_and_kernel_solutions_start_each_other(p):
-    X, y = make_data(2, n=60)
-    linear, kernel = (
-        sx.fast.psvm(X, y, C=1.0, p=p, kernel=k, tol=1e-8) for k in (None, sx.Linear())
-    )
-    to_kernel = sx.fast.psvm(X, y, C=1.0, p=p, kernel=sx.Linear(), warm_start=linear)
-    to_linear = sx.fast.psvm(X, y, C=1.0, p=p, warm_start=kernel)
-    for warm in (to_kernel, to_linear):
-        assert warm.warm_start_used
-        assert warm.certificate.is_certified(2e-6)
-        overlap(warm.certificate, linear.certificate)
-
-
 @pytest.mark.parametrize(
     ("argument", "text"),
     [
@@ -311,25 +278,6 @@ def test_memory_does_not_grow_with_the_square_of_n():
     assert found.certificate.is_certified(1e-2)
     # The Gram matrix would take 144 MB in single precision, the support vectors' rows a part of it.
     assert peak < 30e6
-
-
-def test_the_cache_drops_the_oldest_rows():
-    computed = []
-
-    def block(rows, out=None):
-        computed.extend(rows)
-        found = np.add.outer(100.0 * rows, np.arange(10))
-        if out is not None:
-            out[...] = found
-        return found
-
-    cache = CachedRows(block, 10, 4, np.float64)
-    for wanted in ([0, 1], [2, 3], [0, 1], [4, 5], [0, 1, 4, 5], [2]):
-        rows = np.array(wanted)
-        assert np.array_equal(
-            cache.store[cache.fetch(rows)], np.add.outer(100.0 * rows, np.arange(10))
-        )
-    assert computed == [0, 1, 2, 3, 4, 5, 2]
 
 
 def test_a_hundred_thousand_observations_get_a_bounded_cache():

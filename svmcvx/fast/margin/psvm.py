@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -263,12 +263,8 @@ def _few(statement: PSVM, few: int) -> bool:
     return bool(statement.C * float(space.diagonal().sum()) * n <= 3e6)
 
 
-class LinearStart(NamedTuple):
-    """A point to start from."""
-
-    w: Floats
-    bias: float
-    alpha: Floats | None
+# Coefficients and intercept to start from, and multipliers where they are known.
+LinearStart: TypeAlias = tuple[Floats, float, Floats | None]
 
 
 def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) -> Found:
@@ -278,10 +274,10 @@ def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) 
     X, centre = _features(space)
     c = statement.C * statement.weight
     problem = LinearProblem(X, statement.y, c, hinge_power(p), bias=free)
-    w, b, alpha = None, 0.0, None
-    if start is not None:
-        w, b = start.w, (start.bias + float(centre @ start.w)) if free else 0.0
-        alpha = None if problem.smooth else start.alpha
+    w, b, alpha = start or (None, 0.0, None)
+    if w is not None:
+        b = b + float(centre @ w) if free else 0.0
+    alpha = None if problem.smooth else alpha
     point, status = minimise(problem, monitor, w=w, b=b, alpha=alpha)
     biases = [point.b]
     if free and (p == 1 or (status is not Status.OPTIMAL and not problem.smooth)):
@@ -325,7 +321,9 @@ def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any
     their scores.
     """
     space, X = statement.space, statement.space.X if statement.space.is_linear else None
-    ratio = _ratio(statement, earlier)
+    # By how much C has grown.
+    C = earlier.hyperparameters.get("C")
+    ratio = statement.C / C if isinstance(C, float) and C > 0 else 1.0
     if X is None:
         return None if alpha is None else _adapted(statement, alpha, ratio)
     free = space.intercept == "free"
@@ -346,7 +344,7 @@ def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any
         w = np.asarray(X.T @ (alpha * statement.y))
         bias = statement.exact_intercept(np.asarray(X @ w))
         bias -= float(space.centre @ w) if free else 0.0
-    return LinearStart(w, bias, None if alpha is None else alpha * ratio)
+    return w, bias, None if alpha is None else alpha * ratio
 
 
 class _Bounds:
@@ -469,12 +467,6 @@ def best_multiple(u: Floats, norm: float, c: Floats, p: float) -> float:
         while high - low > EPS * high and low < (middle := 0.5 * (low + high)) < high:
             low, high = (low, middle) if grows(middle) else (middle, high)
     return high
-
-
-def _ratio(statement: PSVM, earlier: Solution) -> float:
-    """Return by how much C has grown since an earlier solution, 1 if that is unknown."""
-    C = earlier.hyperparameters.get("C")
-    return statement.C / C if isinstance(C, float) and C > 0 else 1.0
 
 
 def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floats]:
