@@ -3,7 +3,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from dataclasses import replace
 from functools import partial
 
 import joblib
@@ -24,7 +23,7 @@ import svmcvx.data as data_room
 import svmcvx.estimators.base as base_room
 from svmcvx.catalogue import CATALOGUE, find
 from svmcvx.estimators.request import choose
-from svmcvx.solve import backends, policy
+from svmcvx.solve import backends
 from svmcvx.system import clock
 from tests.conftest import make_data
 
@@ -172,18 +171,6 @@ def test_precomputed_kernels_are_sliced_in_cross_validation():
     assert np.allclose(search.cv_results_["mean_test_score"], direct.cv_results_["mean_test_score"])
 
 
-def test_an_answer_that_is_not_certified_warns_with_the_numbers(monkeypatch):
-    monkeypatch.setattr(
-        "svmcvx.formulations.margin.solve_support_equations", lambda *args, **keywords: None
-    )
-    few = replace(policy.SOLVERS["CLARABEL"], fixed={"max_iter": 4})
-    monkeypatch.setitem(policy.SOLVERS, "CLARABEL", few)
-    data, labels = make_data(n=100, d=5)
-    with pytest.warns(ConvergenceWarning, match=r"certified relative gap .* lies in \["):
-        classifier = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="clarabel").fit(data, labels)
-    assert classifier.certificate_.lower <= classifier.certificate_.upper
-
-
 ALL = [entry.estimator.load()() for entry in CATALOGUE.values() if entry.estimator]
 ALL += [sx.PSVMClassifier(kernel="rbf"), sx.ODMLClassifier(tol=1e-10)]
 
@@ -294,15 +281,6 @@ def test_the_gap_asked_for_is_that_of_the_certificate():
     assert sx.PSVMClassifier(p=1.5, kernel="rbf", tol=0.1).fit(data, labels).certificate_.gap > 1e-8
 
 
-def test_an_earlier_solution_is_a_start():
-    data, labels = make_data(n=300, d=4, seed=4)
-    first = sx.PSVMClassifier(p=1.5, kernel="rbf").fit(data, labels)
-    again = sx.PSVMClassifier(p=1.5, kernel="rbf", C=1.01)
-    again._fit(again._training_data(data, labels), first.solution_)
-    assert again.solution_.warm_start_used
-    assert not first.solution_.warm_start_used
-
-
 @pytest.mark.parametrize("solver", ["fast", "clarabel"])
 def test_a_fit_validates_its_data_once(monkeypatch, solver):
     calls = []
@@ -316,14 +294,6 @@ def test_a_fit_validates_its_data_once(monkeypatch, solver):
         monkeypatch.setattr(module, name, partial(counted, getattr(module, name)))
     sx.PSVMClassifier(p=2.0, solver=solver).fit(X, Y)
     assert sorted(calls) == ["check_features", "coded_labels"]
-
-
-def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
-    data, labels = make_data(n=400, d=5)
-    with pytest.warns(ConvergenceWarning, match=r"exceeds 1e-09: the optimum lies in \["):
-        sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", tol=1e-9, time_limit=1e-4).fit(
-            data, labels
-        )
 
 
 def test_other_columns_are_refused():
@@ -359,16 +329,6 @@ def test_an_observation_of_weight_k_counts_like_k_copies_by_default(estimator):
     assert not np.allclose(weighted.class_weight_, clone(balanced).fit(X, Y).class_weight_)
     if weighted.certificate_.kind != "local":
         assert np.allclose(weighted.decision_function(X), copied.decision_function(X), atol=1e-4)
-
-
-def test_balanced_weights_of_rows_in_blocks_count_the_weights_of_observations():
-    weight = 1.0 + 2.0 * (Y > 0)
-    halves = np.split(np.arange(len(Y)), 2)
-    parts = [lambda part=part: (X[part], Y[part], weight[part]) for part in halves]
-    blocks = sx.RowBlocks(parts, labelled=True)
-    found = sx.PSVMClassifier(class_weight="balanced").fit(blocks, blocks.y)
-    expected = sx.PSVMClassifier(class_weight="balanced").fit(X, Y, sample_weight=weight)
-    assert np.array_equal(found.class_weight_, expected.class_weight_)
 
 
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
