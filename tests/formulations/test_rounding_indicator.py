@@ -216,18 +216,6 @@ def test_margins_of_exactly_one_are_kept_and_shorter_ones_counted():
     assert statement.evaluate(space.model(v * (1 - 1e-9))).upper_end >= 6.99
 
 
-@pytest.mark.parametrize(("factor", "value"), [(1.0, 3.0), (1.0 - 1e-9, 7.0)])
-def test_a_margin_of_exactly_one_is_kept_and_a_short_one_is_counted(factor, value):
-    X, y = np.array([[1.0], [-1.0], [3.0]]), np.array([1, -1, -1])
-    statement = ZeroOne(
-        space=feature_space(binary_data(X, y, None), None, intercept="none"),
-        lam=2.0,
-        kind="enumeration",
-    )
-    found = statement.evaluate(statement.space.model(np.array([0.5, -0.5, 0.0]) * factor))
-    assert found.upper_end == pytest.approx(value, rel=1e-8)
-
-
 def test_the_cheapest_set_of_uncertain_margins_is_kept():
     # Margins short by 1e-13 and 2e-13 at an offset that hides both: the dear one is kept whatever
     # the other costs.
