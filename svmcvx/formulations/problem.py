@@ -301,7 +301,7 @@ class FormulationProblem(PlainProblem):
         *,
         holds: Callable[[Any], bool] | None = None,
         tol: float = 1e-6,
-    ) -> ConstrainedProblem:
+    ) -> FormulationProblem:
         """Return a problem with further constraints on the variables, which :func:`svmcvx.solve`
         takes.
 
@@ -320,8 +320,8 @@ class FormulationProblem(PlainProblem):
         Parameters
         ----------
         constraints : iterable of cvxpy.Constraint
-            In the variables of this problem, by :attr:`var_dict`; possibly none. Constraints that
-            this problem was given earlier stay.
+            In the variables of this problem, by :attr:`var_dict`. Constraints that this problem was
+            given earlier stay.
         holds : callable, optional
             Returns whether a :class:`~svmcvx.Model` meets the constraints, computed in numpy.
             Without it the model is the value of the variables, and the constraints' own values
@@ -339,7 +339,56 @@ class FormulationProblem(PlainProblem):
         DataError
             If an argument is not as above.
         """
-        return constrained(self, constraints, holds=holds, tol=tol)
+        self.require_as_built()
+        if holds is not None and not callable(holds):
+            raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
+        tol, problem, added = check_number(tol, "tol", low=0), self, tuple(constraints)
+        for constraint in added:
+            if not isinstance(constraint, cp.Constraint):
+                raise DataError(
+                    "constraints must be a list of cvxpy constraints, got"
+                    f" {type(constraint).__name__}"
+                )
+        if not added:
+            return self
+        if isinstance(self, ConstrainedProblem):
+            earlier = cast(ConstrainedStatement, self._stated[1])
+            if earlier.holds is not None or holds is not None:
+                raise BuildError("constraints that need holds= are added in one call")
+            problem, added, tol = self.original, (*self._added, *added), min(tol, earlier.tol)
+        if isinstance(problem.objective, cp.Maximize):
+            raise BuildError(
+                f"{type(problem).__name__} is a problem in multipliers: more constraints on them"
+                " state another machine, not a smaller set of models; add constraints to the"
+                " primal problem"
+            )
+        mine = {variable.id for variable in problem.variables()}
+        variables = [variable for constraint in added for variable in constraint.variables()]
+        strangers = [variable.name() for variable in variables if variable.id not in mine]
+        if strangers and holds is None:
+            raise DataError(
+                f"the constraints have the variable {strangers[0]!r}, which is none of this"
+                f" problem's: {', '.join(problem.var_dict)}; pass holds= to say of a model whether"
+                " it meets them"
+            )
+        whole = stated = problem.formulation.with_added_constraints()
+        built = problem
+        if holds is None:
+            # A statement that does not say which model the variables are raises here.
+            problem.model_at_variables()
+            if WEIGHTS & {variable.name() for variable in variables}:
+                stated = _on_factor(whole)
+        if stated is not whole:
+            built = copy.copy(problem)
+            built._stated = (problem._stated[0], stated)
+        statement = ConstrainedStatement(whole, stated, len(added), holds, tol)
+        constraints = [*problem.constraints, *added]
+        found = ConstrainedProblem(
+            problem.objective, constraints, statement, problem._parameters.values()
+        )
+        found.original, found.built, found._added = problem, built, added
+        found.build_seconds = problem.build_seconds
+        return found
 
 
 class MeasuredModel(NamedTuple):
@@ -439,27 +488,28 @@ class ConstrainedStatement(Formulation):
         )
 
     def repair(self, dual: Dual) -> Dual:
+        rest = _without_added(dual)
         if ADDED not in dual or self.rows is None:
-            return self.stated.repair(_without_added(dual))
+            return self.stated.repair(rest)
         m = self.rows.repaired(dual[ADDED])
-        part, on_b = self._linear.repair(_without_added(dual), self._term(m))
+        part, on_b = self._linear.repair(rest, self._term(m))
         return {**part, ADDED: self.rows.with_parts(m, on_b)}
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         return [], self.stated.trivial()[1]
 
     def dual_violation(self, dual: Dual) -> float:
+        rest = _without_added(dual)
         if ADDED not in dual or self.rows is None:
-            return self.stated.dual_violation(_without_added(dual))
+            return self.stated.dual_violation(rest)
         m = np.asarray(dual[ADDED], dtype=np.float64)
-        return self.rows.outside(m) or self._linear.violation(_without_added(dual), self._term(m))
+        return self.rows.outside(m) or self._linear.violation(rest, self._term(m))
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
+        rest = _without_added(dual)
         if ADDED not in dual or self.rows is None:
-            return self.stated.evaluate_dual(_without_added(dual))
-        return self._linear.bound(
-            _without_added(dual), self._term(np.asarray(dual[ADDED], dtype=np.float64))
-        )
+            return self.stated.evaluate_dual(rest)
+        return self._linear.bound(rest, self._term(np.asarray(dual[ADDED], dtype=np.float64)))
 
     def export_dual(self, dual: Dual) -> Dual:
         part = self.whole.export_dual(_without_added(dual))
@@ -511,11 +561,9 @@ class ConstrainedProblem(FormulationProblem):
             known = statement.stated.linear_dual().variables
             statement = replace(statement, rows=self._rows(known))
         model = self.original.model_at_variables()
-        return (
-            statement
-            if model is None
-            else replace(statement, measured=self._measured(statement, model))
-        )
+        if model is None:
+            return statement
+        return replace(statement, measured=self._measured(statement, model))
 
     def _rows(self, known: frozenset[str]) -> AddedRows:
         """The rows of the added constraints at the present values of their parameters."""
@@ -589,82 +637,6 @@ def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
     finally:
         for leaf, value in saved:
             leaf.save_value(value)
-
-
-def constrained(
-    problem: FormulationProblem,
-    constraints: Iterable[cp.Constraint],
-    *,
-    holds: Holds | None,
-    tol: float,
-) -> ConstrainedProblem:
-    """Return `problem` with more constraints; see :meth:`FormulationProblem.with_constraints`."""
-    problem.require_as_built()
-    if holds is not None and not callable(holds):
-        raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
-    tol = check_number(tol, "tol", low=0)
-    added = tuple(constraints)
-    for constraint in added:
-        if not isinstance(constraint, cp.Constraint):
-            raise DataError(
-                f"constraints must be a list of cvxpy constraints, got {type(constraint).__name__}"
-            )
-    if isinstance(problem, ConstrainedProblem):
-        if not added:
-            return problem
-        earlier = cast(ConstrainedStatement, problem._stated[1])
-        if problem._added:
-            if (earlier.holds is None) != (holds is None):
-                raise BuildError(
-                    "the constraints added first and these differ in holds=: pass it with both, or"
-                    " with neither"
-                )
-            first, second = earlier.holds, holds
-            if first is not None and second is not None:
-                holds = partial(_both, first, second)
-            added, tol = (*problem._added, *added), min(tol, earlier.tol)
-        problem = problem.original
-    if added and isinstance(problem.objective, cp.Maximize):
-        raise BuildError(
-            f"{type(problem).__name__} is a problem in multipliers: more constraints on them state"
-            " another machine, not a smaller set of models; add constraints to the primal problem"
-        )
-    mine = {variable.id for variable in problem.variables()}
-    variables = [variable for constraint in added for variable in constraint.variables()]
-    strangers = [variable.name() for variable in variables if variable.id not in mine]
-    if strangers and holds is None:
-        raise DataError(
-            f"the constraints have the variable {strangers[0]!r}, which is none of this problem's: "
-            f"{', '.join(problem.var_dict)}; pass holds= to say of a model whether it meets them"
-        )
-    whole = stated = problem.formulation.with_added_constraints()
-    built = problem
-    if not added:
-        holds = holds or _always
-    elif holds is None:
-        problem.model_at_variables()
-        if WEIGHTS & {variable.name() for variable in variables}:
-            stated = _on_factor(whole)
-    if stated is not whole:
-        built = copy.copy(problem)
-        built._stated = (problem._stated[0], stated)
-    statement = ConstrainedStatement(whole, stated, len(added), holds, tol)
-    found = ConstrainedProblem(
-        problem.objective, [*problem.constraints, *added], statement, problem._parameters.values()
-    )
-    found.original, found.built, found._added = problem, built, added
-    found.build_seconds = problem.build_seconds
-    return found
-
-
-def _always(model: Any) -> bool:
-    """No constraint is violated."""
-    return True
-
-
-def _both(first: Holds, second: Holds, model: Any) -> bool:
-    """Whether a model meets the constraints of two calls."""
-    return first(model) and second(model)
 
 
 def _on_factor(statement: Formulation) -> Formulation:
