@@ -625,17 +625,15 @@ class _ODML(ODMStatement):
         where a time limit passes before R is factored.
         """
         alpha = np.clip(self.entry(dual, "alpha"), 0.0, self.upper_bound())
-        if self.lam1 == 0 or not np.isfinite(alpha).all() or self._rests(alpha):
+        # Where the minimiser of the Lagrangian is 0, so are its margins.
+        at_rest = self.lam2 == 0 and not alpha.any()
+        if self.lam1 == 0 or not np.isfinite(alpha).all() or at_rest:
             return {"alpha": alpha, "tau": np.zeros(alpha.size)}
         tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
         if not self.space.blockwise:
             with suppress(OutOfTime), interruptible():
                 tau = self._best_tau(alpha)
         return {"alpha": alpha, "tau": centred(tau, self.share)}
-
-    def _rests(self, alpha: Floats) -> bool:
-        """Whether the minimiser of the Lagrangian is 0, and with it its margins."""
-        return self.lam2 == 0 and not alpha.any()
 
     def _point(self, dual: Dual) -> tuple[Floats, Floats]:
         alpha = self.entry(dual, "alpha")
@@ -677,21 +675,17 @@ class _ODML(ODMStatement):
             q = q + exact(self.lam2) * self.bounded_share
         return signed(self.y, q - tau if tau.any() else q)
 
-    def losses_around(self, u: Bounded, C: float, mean: float) -> Bounded:
-        """Return all of P but the norm at margins, with the hinge weighted by C; at least that
-        where the variance is not around its mean.
+    def value_at(self, u: Bounded, squared_norm: Bounded, C: float) -> Evaluation:
+        """Return P at margins and a squared norm, with the hinge weighted by C; at least that, as
+        the variance is around the mean as it is computed.
         """
+        mean = float(self.share @ u.value)
         parameters = {"lam1": exact(self.lam1), "lam2": exact(self.lam2), "C": exact(C)}
-        found: Bounded = by_rows(
+        losses = by_rows(
             lambda u, c: odml_objective(0.0, u, share=c, around=mean, **parameters),
             u,
             self.bounded_share,
         )
-        return found
-
-    def value_at(self, u: Bounded, squared_norm: Bounded, C: float) -> Evaluation:
-        """Return P at margins and a squared norm, with the hinge weighted by C."""
-        losses = self.losses_around(u, C, float(self.share @ u.value))
         return Evaluation.of(regulariser=0.5 * squared_norm, losses=losses)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
