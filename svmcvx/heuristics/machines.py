@@ -49,22 +49,25 @@ def hinge_machine(
     # square. The variables are w, b if there is one, and the slacks of the rows that are not hard.
     rows = G / scale if y is None else np.column_stack([G / scale, y])
     columns, soft = rows.shape[1], np.flatnonzero(np.isfinite(cost))
-    slacks = sp.csc_array((np.ones(soft.size), (soft, np.arange(soft.size))), shape=(m, soft.size))
-    bounds = sp.eye_array(soft.size, format="csc")
-    constraints = sp.block_array([[sp.csc_array(rows), slacks], [None, bounds]], format="csc")
-    norm = np.zeros(columns + soft.size)
-    norm[:r] = 1.0
-    price = np.concatenate([np.zeros(columns), cost[soft] * scale * scale])
+    k = soft.size
+    norm, price = np.zeros(columns + k), np.zeros(columns + k)
+    norm[:r], price[columns:] = 1.0, cost[soft] * scale * scale
+    # Columns of the rows, and those of the slacks, which have an entry in their row and in their
+    # bound.
+    places = np.stack([soft, m + np.arange(k)], axis=1).ravel()
+    places = np.concatenate([np.tile(np.arange(m), columns), places])
+    ends = np.concatenate([m * np.arange(columns + 1), m * columns + 2 * np.arange(1, k + 1)])
+    entries = np.concatenate([rows.ravel(order="F"), np.ones(2 * k)])
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.time_limit = current().remaining
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 100 * EPS
     found = clarabel.DefaultSolver(
-        sp.csc_matrix(sp.diags_array(norm)),
+        sp.csc_matrix((norm, np.arange(columns + k), np.arange(columns + k + 1))),
         price,
-        sp.csc_matrix(-constraints),
-        np.concatenate([-threshold, np.zeros(soft.size)]),
-        [clarabel.NonnegativeConeT(m + soft.size)],
+        sp.csc_matrix((-entries, places, ends), shape=(m + k, columns + k)),
+        np.concatenate([-threshold, np.zeros(k)]),
+        [clarabel.NonnegativeConeT(m + k)],
         settings,
     ).solve()
     point = np.array(found.x)

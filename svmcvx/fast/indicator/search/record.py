@@ -176,14 +176,17 @@ def _preorder(
     # A leaf that its own multipliers do not close is closed by bounds of nodes above.
     above, sizes = leaf & (nodes.facts[last, 1] < cutoff), np.ones(count, dtype=np.int64)
     above[list(own)] = False
-    for level in levels[:0:-1]:
-        np.add.at(sizes, parents[level], sizes[level])
-        np.logical_or.at(above, parents[level], above[level])
+    for level in reversed(levels):
+        inner = level[~leaf[level]]
+        kept_child, other = children[:, inner]
+        sizes[inner] += sizes[kept_child] + sizes[other]
+        above[inner] = above[kept_child] | above[other]
     needed = nodes.facts[:, 2] > 0
     # The first gives the M to begin with.
     needed[0] = needed[last[leaf | above]] = True
     of, latest = np.repeat(np.arange(count), nodes.rounds), np.full(count + 1, -1)
-    np.maximum.at(latest, of[needed], np.flatnonzero(needed))
+    # Of several bounds of a node the last one stays.
+    latest[of[needed]] = np.flatnonzero(needed)
     position = np.zeros(count, dtype=np.int64)
     for level in levels:
         # The bound before those of a node is that of the nearest node above; latest[-1] is none.
