@@ -304,25 +304,6 @@ def test_verbose_and_progress_show_something(capsys):
     assert len(table) == 2
 
 
-def test_many_machines_that_take_long_are_announced():
-    class Slow:
-        """Each reading takes a tenth of a second."""
-
-        at = 0.0
-
-        def __call__(self):
-            self.at += 0.1
-            return self.at
-
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((60, 2)), np.arange(60) % 20
-    with (
-        clock.substituted(Slow()),
-        pytest.warns(UserWarning, match=r"20 classes make 190 binary problems.*about \d+ s"),
-    ):
-        sx.PSVMClassifier(p=1.5).fit(X, y)
-
-
 @pytest.mark.parametrize("p", [1.0, 1.5])
 def test_a_stall_ends_by_itself(p):
     X, y = make_data(n=60, d=3)
