@@ -148,8 +148,11 @@ class Decomposition:
         """Return the last multipliers, and those of the lowest objective where the gap of the last
         ones is too large.
         """
-        last, lowest = map(self.statement.feasible, (self.alpha, self._lowest_alpha))
-        if self._gap <= monitor.tol or np.array_equal(last, lowest):
+        last = self.statement.feasible(self.alpha)
+        if self._gap <= monitor.tol:
+            return [last]
+        lowest = self.statement.feasible(self._lowest_alpha)
+        if np.array_equal(last, lowest):
             return [last]
         if self.rows.tiled or self._out_of_time(monitor):
             # Each point costs the certificate a product with the kernel matrix.
@@ -292,12 +295,12 @@ class Decomposition:
 
     def _crossover_pays(self) -> bool:
         """Whether to try the support equations: at every power of two of comparisons from the
-        eighth, if they cost little beside the pair steps so far.
+        sixteenth, if they cost little beside the pair steps so far.
         """
         free = np.count_nonzero((self.alpha > 0) & (self.alpha < self.upper_bound))
         # A system runs about twenty times as fast as pair steps.
         cheap = float(free) ** 3 <= 20.0 * self.work
-        return self.compared >= 8 and self.compared.bit_count() == 1 and cheap
+        return self.compared >= 16 and self.compared.bit_count() == 1 and cheap
 
     def _better(self, found: tuple[float, float], others: list[Floats]) -> tuple[float, float]:
         """Replace the point by the best of other multipliers if its gap is smaller; return the
