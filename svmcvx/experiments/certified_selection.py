@@ -252,9 +252,6 @@ def _range(machine: Any, ranges: dict[str, Any]) -> tuple[float, float, tuple[fl
     return low, high, ratios
 
 
-# A fold
-
-
 class _Known(NamedTuple):
     """A point at a value, and whether it is a solution; a mean is none."""
 
@@ -280,9 +277,7 @@ class _Fold:
         return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
     def split(self, values: tuple[float, ...]) -> tuple[list[float], list[Bools]] | None:
-        """Find points at those of the values that have none; return the new ones, and the classes
-        that are possible between neighbours, shape (m, 2); None if a limit ended a fit.
-        """
+        """Return new points at values, and the classes possible between neighbours, or None."""
         new = [value for value in values if value not in self.points]
         ends = (values[0], values[-1])
         if all(end in self.points for end in ends):
@@ -320,9 +315,7 @@ class _Fold:
         return True
 
     def _take_mean(self, first: float, value: float, last: float) -> bool:
-        """Take the mean of the points at both ends, where its gap is small beside what is not known
-        between them.
-        """
+        """Take the mean of both ends where its gap is small beside the gap between them."""
         one, other, t = (
             self.points[first].point,
             self.points[last].point,
@@ -370,9 +363,6 @@ def _fold(
     return _Fold(machine.set_params(tol=tol), names, ratios, rows, y[train], tested)
 
 
-# All folds
-
-
 class _Search:
     """The points of all folds at the values so far, and what they prove."""
 
@@ -388,9 +378,7 @@ class _Search:
         return min((most for _, most in self.errors.values()), default=self.observations)
 
     def split(self, values: tuple[float, ...]) -> list[_Piece] | None:
-        """Cut a piece: bound the errors at a new value, and between neighbours; None if that was
-        ended.
-        """
+        """Cut a piece: bound the errors at a new value, and between neighbours; None if ended."""
         found = []
         try:
             for fold in self.folds:

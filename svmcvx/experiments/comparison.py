@@ -97,12 +97,7 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One model on one split of one data set: `names` are its data set, model, repeat and fold, and
-    the estimator has the preparation of the features before it, the grid its parameters.
-
-    A comparison asks for `details`: certificates of all binary machines, and the training accuracy;
-    with `keep` the row has the fitted estimator.
-    """
+    """One model on one split of one data set; `details` are the columns of comparisons alone."""
 
     names: Mapping[str, Any]
     estimator: Any
@@ -221,9 +216,7 @@ class Task:
         }
 
     def _tied(self, row: Row, table: Selection, part: Part) -> Row:
-        """Return the settings that may be the best by cross-validation, and the least intervals
-        that contain those of all of them.
-        """
+        """Return the settings that may be the best, and intervals that contain those of all."""
         if table["mean_test_score_lower"].isna().all():
             return {"tied": []}
         tied = list(table.loc[table["may_be_best"] & table["mean_test_score"].notna(), "params"])
@@ -249,11 +242,7 @@ def _shortened(params: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class Comparison:
-    """A comparison in progress: the split data, and the rows of the models fitted so far.
-
-    The arguments are those of :func:`compare`; with `refit` all models are fitted, also those in
-    the store, and kept.
-    """
+    """A comparison in progress; with `refit` all models, also those in the store, are fitted."""
 
     models: Models
     X: Any
@@ -393,7 +382,6 @@ def columns(metrics: Sequence[str], guarantee: bool) -> list[str]:
 
 
 def named_models(models: Models) -> list[tuple[str, Any]]:
-    """Return the models by distinct names."""
     try:
         if isinstance(models, (str, bytes)):
             raise TypeError

@@ -70,7 +70,6 @@ OF_OTHERS: Final[Mapping[type, str]] = {
 
 
 def scaler(scale: str, *, sparse: bool) -> Any:
-    """Return the transformer of a scaling, or None; of sparse columns zeros stay zeros."""
     if scale == "none":
         return None
     if scale == "minmax":
@@ -79,16 +78,13 @@ def scaler(scale: str, *, sparse: bool) -> Any:
 
 
 def imputer(missing: str) -> Any:
-    """Return the transformer that fills in missing values, if any; an empty column becomes 0."""
     if missing != "median":
         return None
     return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
 def prepares_itself(model: Any) -> bool:
-    """Whether a model is a pipeline, or a search or another estimator around one, which takes the
-    table as it is.
-    """
+    """Whether a model takes the table as it is: a pipeline, or an estimator around one."""
     inner = getattr(model, "estimator", None)
     return isinstance(model, Pipeline) or (inner is not None and prepares_itself(inner))
 
@@ -255,14 +251,11 @@ def check_interval(scoring: Any) -> str:
 
 
 def last_step(fitted: Any) -> Any:
-    """Return the last step of a pipeline; any other estimator as it is."""
     return fitted[-1] if isinstance(fitted, Pipeline) else fitted
 
 
 def as_seen(fitted: Any, X: Any) -> Any:
-    """Return rows as the last step of a fitted pipeline sees them; as they are for any other
-    estimator.
-    """
+    """Return rows as the last step of a fitted pipeline sees them; unchanged without a pipeline."""
     return fitted[:-1].transform(X) if isinstance(fitted, Pipeline) and len(fitted.steps) > 1 else X
 
 
@@ -305,14 +298,8 @@ def fit_row(
 ) -> tuple[Row, Any]:
     """Fit, certify and score a model; return its row, and the fitted estimator, None if it failed.
 
-    `metrics` are names of scores on the test part, `score` is another one, of the fitted estimator;
-    `intervals` are the scores of which the row has the interval of every optimal machine, and
-    `details` are the columns of :func:`svmcvx.compare` alone.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C ended the fit early.
+    `metrics` are scores on the test part, `score` is another one, of the fitted estimator, and
+    `intervals` are scores with an interval over every optimal machine.
     """
     row: Row = dict.fromkeys(("solver", "lower", "upper", "gap", "n_support", *metrics))
     row |= {"certified": False, "note": ""}
@@ -376,9 +363,7 @@ def one_class_note(predicted: NDArray[Any], y: NDArray[Any]) -> str:
 def certified(
     last: Any, X: Any, y: NDArray[Any], tol: float, weight: Any = None, *, details: bool = False
 ) -> Row:
-    """Return the fields of the checked interval; of several binary machines that of the largest
-    gap. With `details` also the certificates of all of them.
-    """
+    """Return the fields of the checked interval: of the largest gap if there are several."""
     solution = getattr(last, "solution_", None)
     if isinstance(solution, Solution):
         certificate = solution.certificate
@@ -423,9 +408,7 @@ def _certificate(key: Any, certificate: Certificate, tol: float, facts: Mapping[
 def foreign_certificates(
     last: Any, X: Any, y: NDArray[Any], sample_weight: Any = None
 ) -> dict[Any, Certificate] | str:
-    """Return the certificates of a model that scikit-learn has trained, by its classes, or why
-    there are none.
-    """
+    """Return the certificates of a model of scikit-learn by classes, or why there are none."""
     if not isinstance(last, CERTIFIABLE):
         named = "; name one in certify(model, X, y, problem=…)" if hasattr(last, "coef_") else ""
         return f"no certificate: {type(last).__name__} answers no problem that svmcvx knows{named}"
@@ -466,9 +449,6 @@ def _reasons(solution: Solution) -> list[str]:
     return [*notes, *([f"indefinite kernel clipped, mass {clipped:.2g}"] if clipped else [])]
 
 
-# Every optimal machine
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class _Scored(Guarantee):
     """A guarantee with the scores of some rows, so that several scores cost one evaluation."""
@@ -478,16 +458,13 @@ class _Scored(Guarantee):
     radius: float = np.nan
 
     def scores(self, T: Any) -> CertifiedScores:
-        """Return the scores of these rows."""
         return self.found
 
 
 def exact_scores(
     last: Any, X: Any, y: NDArray[Any], T: Any, labels: NDArray[Any], scores: Sequence[str]
 ) -> tuple[Row, str]:
-    """Return intervals of the scores of every optimal machine on a test part as cells, with the
-    share of undecided rows, and a note on those that are not known.
-    """
+    """Return cells of intervals and of undecided test rows, and a note on unknown intervals."""
     cells: Row = {"undecided": None}
     if not isinstance(last, CertifiedClassifier):
         return cells, ""
@@ -516,9 +493,6 @@ def exact_scores(
     return cells | {"undecided": float(found.undecided.mean())}, "; ".join(notes)
 
 
-# Proofs
-
-
 def check_folder(folder: str | os.PathLike[str]) -> Path:
     """Return a folder for proofs, made if it is not there."""
     try:
@@ -533,9 +507,7 @@ def file_stem(name: str) -> str:
 
 
 def save_proof(folder: Path, name: str, fitted: Any, part: Part) -> str:
-    """Write training data and the proof of a fitted model with a solution, one for each pair of
-    several classes; return a note on proofs that were not written.
-    """
+    """Write data and proofs of a model, one per pair of classes; return a note on absent proofs."""
     solution: Solution = last_step(fitted).solution_
     folder, y, stem = check_folder(folder), np.asarray(part.y), file_stem(name)
     write_npz(folder / "training.npz", as_seen(fitted, part.X), y)

@@ -278,9 +278,7 @@ def _push(
 def _range(
     estimator: CertifiedClassifier, ranges: dict[str, Any]
 ) -> tuple[str, float, float, tuple[float, ...]]:
-    """Return the rule of the parameters, the range of the first, and what the others are in units
-    of it.
-    """
+    """Return the rule of the parameters, the range of the first, and the ratios to it."""
     rules = RULES.get(estimator._stated_as() or "", {})
     if not rules:
         raise DataError(
@@ -309,9 +307,7 @@ def _range(
 def proportional(
     ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False
 ) -> tuple[float, float, tuple[float, ...]]:
-    """Return the range of the first of several parameters that vary in proportion, and what each of
-    them is in units of the first.
-    """
+    """Return the range of the first of several proportional parameters, and the ratios to it."""
     ends = []
     for name, given in ranges.items():
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
@@ -411,9 +407,7 @@ class _Search:
         return self._statement.at(**self.settings(value))
 
     def take_mean(self, first: float, last: float, value: float) -> bool:
-        """Take the mean of two neighbours for a value between them, if it has a narrow interval
-        there; return whether it has.
-        """
+        """Take the mean of two neighbours if its interval is narrow; return whether it is."""
         one, other = self.nodes[first], self.nodes[last]
         if one.certificate.kind != "convex":
             return False
@@ -429,18 +423,14 @@ class _Search:
         return True
 
     def _between(self, one: Node, other: Node, value: float) -> tuple[list[Any], list[Any]]:
-        """Return the models and the dual points of two nodes and of their mean for a value between
-        them.
-        """
+        """Return the models and the dual points of two nodes and of their mean at a value."""
         t = (value - one.value) / (other.value - one.value)
         models = [mixed_model(one.model, other.model, t), one.model, other.model]
         duals = [mixed_dual(one.dual, other.dual, t), one.dual, other.dual]
         return [model for model in models if model is not None], [dual for dual in duals if dual]
 
     def evaluated(self, piece: Piece, value: float) -> tuple[Model, float, float]:
-        """Return the best model of the neighbours and of their mean at a value, and an interval by
-        these alone.
-        """
+        """Return the best model of the neighbours and their mean at a value, and its interval."""
         one, other = (self.nodes[end] for end in piece.ends)
         statement = self.stated(value)
         models, duals = self._between(one, other, value)
@@ -457,9 +447,7 @@ class _Search:
 
 
 def mixed_model(first: Any, last: Any, t: float) -> Any:
-    """Return (1 − t) times a model plus t times another one; None for models that are not added
-    here.
-    """
+    """Return (1 − t) times a model plus t times another one; None for other types of models."""
     if type(first) is not type(last) or type(first) not in (
         LinearModel,
         KernelModel,
@@ -488,17 +476,12 @@ def mixed_dual(first: Dual, last: Dual, t: float) -> Dual | None:
     return {name: (1.0 - t) * first[name] + t * last[name] for name in first}
 
 
-# Pieces
-
-
 Line: TypeAlias = tuple[Fraction, Fraction]
 Lines: TypeAlias = tuple["Line | None", ...]
 
 
 def line(first: float, last: float, shift: float = 0.0) -> Line | None:
-    """Return the line through two numbers at the ends, moved by a third one; None unless they are
-    finite.
-    """
+    """Return the line through two numbers, moved by a third one; None unless they are finite."""
     if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(shift)):
         return None
     return Fraction(first) + Fraction(shift), Fraction(last) + Fraction(shift)
@@ -526,9 +509,7 @@ class Piece:
         return _rounded(lower, -math.inf), _rounded(upper, math.inf)
 
     def worst(self) -> tuple[float, float]:
-        """Return the largest relative gap, rounded upwards, and a value where the piece may be
-        split.
-        """
+        """Return the largest relative gap, rounded upwards, and a value to split the piece at."""
         places = [Fraction(0), Fraction(1), *_crossings(self.lower), *_crossings(self.upper)]
         ends = [self.bounds(t) for t in places]
         gap, place = max((_gap(*pair), t) for pair, t in zip(ends, places, strict=True))
@@ -539,9 +520,7 @@ class Piece:
         return gap, self._split(float(place))
 
     def _split(self, t: float) -> float:
-        """Return a value at t, a tenth of the piece from its ends at least; the middle for an end;
-        on a logarithmic scale unless the piece begins at 0.
-        """
+        """Return a value near t, a tenth of the piece from its ends; the middle for an end."""
         first, last = self.ends
         width = math.log(last / first) if first else 1.0
         inside = 0.5

@@ -223,9 +223,7 @@ def _posthocs() -> Any:
 def critical_difference_diagram(
     study: Any, metric: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw mean ranks over data sets; bars join models that Nemenyi's test does not separate
-    [Demsar].
-    """
+    """Draw mean ranks over data sets; bars join models that Nemenyi's test ties [Demsar]."""
     ranks, posthocs = study.ranks(metric), _posthocs()
     p_values: pd.DataFrame = posthocs.posthoc_nemenyi_friedman(-study.mean(metric).dropna())
     if ax is None:
@@ -258,9 +256,6 @@ def svg(figure: Figure, what: str) -> str:
     return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{what}"', 1)
 
 
-# The computer
-
-
 def versions() -> dict[str, str]:
     """Return the versions of this package, of Python, and of the numerical packages."""
     found = {"svmcvx": svmcvx.__version__, "Python": sys.version.split()[0]}
@@ -274,9 +269,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Return the commit of the sources, with "+" if they were changed since; None if they are not
-    in a repository, or git is not there.
-    """
+    """Return the commit of the sources, with "+" for changes; None without git or a repository."""
     folder = Path(svmcvx.__file__).parents[1]
     git = shutil.which("git")
     if git is None or not (folder / ".git").exists():

@@ -240,9 +240,7 @@ class Study:
         return [name for name in known if self.frame[f"{name}_lower"].notna().any()]
 
     def _solves(self) -> tuple[pd.DataFrame, pd.Series[int], pd.Series[int]]:
-        """Return the tasks of models that give certificates, the number of their certified solves,
-        and of all; the tuning of other packages' models has none.
-        """
+        """Return the tasks with certificates, and the numbers of certified and of all solves."""
         fitted = self.frame[self.frame["status"] == FOREIGN]
         without = fitted.loc[fitted["certified"].isna(), "model"].unique()
         rows = self.frame[~self.frame["model"].isin(without)]
@@ -322,9 +320,7 @@ class Study:
     # Tests
 
     def _differences(self, metric: str) -> Iterator[tuple[str, str, str, Any, float]]:
-        """Yield data set, two models, the differences of their scores by split, and test rows for
-        one training row.
-        """
+        """Yield data set, two models, differences by split, and test rows per training row."""
         for dataset in self.datasets["dataset"]:
             part = self.frame[self.frame["dataset"] == dataset]
             scores = part.pivot_table(metric, ["repeat", "fold"], "model", dropna=False)
@@ -356,9 +352,7 @@ class Study:
         return table
 
     def _mcnemar(self, dataset: str, first: str, second: str) -> float:
-        """Return the p-value of McNemar's test on the rows of the one split of a data set; NaN if
-        they are not known.
-        """
+        """Return the p-value of McNemar's test on the one split of a data set; NaN if unknown."""
         part = self._right[self.frame["dataset"] == dataset].dropna()
         names = self.frame["model"].reindex(part.index)
         hits = [

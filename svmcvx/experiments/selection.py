@@ -56,14 +56,9 @@ SHOWN: Final = (
 )
 
 
-# Paths of settings
-
-
 @dataclass(frozen=True)
 class Path:
-    """Settings that differ in at most one parameter, in the order in which they are solved, and
-    their positions in the grid.
-    """
+    """Settings that differ in at most one parameter, in order, and their positions in the grid."""
 
     parameter: str | None
     settings: tuple[Settings, ...]
@@ -71,16 +66,12 @@ class Path:
 
 
 def final_prefix(estimator: Any) -> str:
-    """Return the prefix of the parameters of the final estimator: ``""``, or ``"svm__"`` in a
-    pipeline.
-    """
+    """Return the prefix of the last step's parameters: ``""``, or ``"svm__"`` in a pipeline."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
 def parameter_of(estimator: Any, name: str) -> str:
-    """Return what an estimator calls a parameter: in a pipeline also that of its last step; empty
-    if it has none.
-    """
+    """Return the name of a parameter of an estimator or of its last step; empty if it has none."""
     known = estimator.get_params()
     return next((full for full in (name, f"{final_prefix(estimator)}{name}") if full in known), "")
 
@@ -120,9 +111,6 @@ def with_settings(estimator: Any, settings: Settings) -> Any:
     )
 
 
-# One path on one fold
-
-
 @dataclass(frozen=True, eq=False)
 class _PathOnFold:
     """One path on one fold: a piece of work that a process does by itself."""
@@ -160,9 +148,7 @@ class _PathOnFold:
 
 
 class _Fits:
-    """What the fits of a path share: split and validated data, fitted transformers, the last
-    solution.
-    """
+    """Shared data of the fits of a path: the split, fitted transformers, and the last solution."""
 
     def __init__(self, work: _PathOnFold, X: Any, y: Any, weight: Any, cache: GramCache) -> None:
         self.work, self.cache = work, cache
@@ -526,9 +512,6 @@ def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
         why = f"scikit-learn has no score {scoring!r}" if unknown else str(error)
         raise DataError(f"scoring cannot be used: {why}") from None
     return None if scoring is None else scorer
-
-
-# The table
 
 
 def _table(

@@ -23,9 +23,7 @@ LEVEL = 0.05
 
 
 def _mean_and_scale(difference: Floats, ratio: float) -> tuple[float, float]:
-    """Return the mean and its standard error [Nadeau]: NaN for fewer than two differences, 0 for
-    equal ones; `ratio` is the number of test rows for one training row.
-    """
+    """Return mean and standard error [Nadeau]; `ratio` is the number of test per training rows."""
     m = difference.size
     if m < 2:
         return float(difference.mean()) if m else math.nan, math.nan
@@ -36,9 +34,7 @@ def _mean_and_scale(difference: Floats, ratio: float) -> tuple[float, float]:
 
 
 def corrected_t(difference: Any, ratio: float) -> float:
-    """Return the two-sided p-value of the corrected resampled t-test [Nadeau]; a ratio of 0 is
-    Student's test.
-    """
+    """Return the p-value of the corrected resampled t-test [Nadeau]; a ratio of 0 is Student's."""
     difference = np.asarray(difference, dtype=np.float64)
     mean, scale = _mean_and_scale(difference, ratio)
     if not scale > 0.0:
@@ -107,7 +103,7 @@ class Effect(NamedTuple):
 
 
 def effect(difference: Any, ratio: float) -> Effect:
-    """Return the sizes of paired differences; see :func:`corrected_t` for `ratio`."""
+    """Return the sizes of paired differences."""
     difference = np.asarray(difference, dtype=np.float64)
     m, nan = difference.size, math.nan
     if m == 0:

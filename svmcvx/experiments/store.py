@@ -48,9 +48,7 @@ PATIENCE: Final = 60.0
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become null, other objects
-    their text.
-    """
+    """Return a value for JSON: null for numbers that are not finite, text for other objects."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -170,7 +168,6 @@ class Store:
         return sum(count for (count,) in self._select("SELECT count(*) FROM rows"))
 
     def found(self, keys: Iterable[str]) -> dict[str, Row]:
-        """Return the stored rows of these keys."""
         query = "SELECT key, row FROM rows WHERE key IN (SELECT value FROM json_each(?))"
         rows = self._select(query, json.dumps(list(keys)))
         return {key: json.loads(row) for key, row in rows}
@@ -182,9 +179,7 @@ class Store:
             yield key, json.loads(row)
 
     def add(self, key: str, row: Mapping[str, Any], kind: str = "", *, again: bool = False) -> None:
-        """Write a row, on disk when this returns; an older row of the key stays, unless `again`.
-        Entries whose names begin with ``_`` are not written.
-        """
+        """Write a row, but for entries ``_…``, to disk; an older one stays unless `again`."""
         replaced = "UPDATE SET kind = excluded.kind, row = excluded.row" if again else "NOTHING"
         query = f"""INSERT INTO rows (key, kind, row) VALUES (?, ?, ?)
             ON CONFLICT (key) DO {replaced}"""  # noqa: S608 - words of our own
@@ -199,9 +194,7 @@ class Store:
 def progress_bar(
     wanted: bool, what: str, total: int, done: int = 0
 ) -> Iterator[Callable[[], None]]:
-    """Show a bar with an estimate of the time left on the standard error; yield the function that
-    advances it.
-    """
+    """Show a bar of progress on the standard error; yield the function that advances it."""
     if not wanted:
         yield lambda: None
         return
@@ -272,9 +265,7 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
 def results(
     work: Mapping[Any, tuple[Any, ...]], parallel: joblib.Parallel
 ) -> Generator[tuple[Any, Any]]:
-    """Call functions, each with its arguments, by workers; yield the key of each call and its
-    result as soon as it is there, or a BrokenProcessPool where its process died.
-    """
+    """Call functions by workers; yield each key and its result, or a BrokenProcessPool."""
     left = dict(work)
     while left:
         sent: list[Any] = []
@@ -362,12 +353,9 @@ def finished(
     usable: Callable[[Row], bool] = lambda row: True,
     again: bool = False,
 ) -> Generator[tuple[T, str, Row, bool]]:
-    """Do tasks; yield each with a key, its row, which is in the store by then, and whether it was
-    there before.
+    """Do tasks; yield each with a key, its row, and whether the row was stored before.
 
-    `data` returns the data of a task, given whether it is done in this process alone. Stored rows
-    that are not `usable` are computed again; `again` replaces them. A row with the entry
-    ``_unfinished`` is not stored.
+    `data` returns the data of a task, given whether it is done in this process alone.
     """
     known: dict[str, Row] = {}
     if store is not None:
@@ -399,9 +387,7 @@ def collected(
     what: str,
     **how: Any,
 ) -> tuple[dict[str, Row], int]:
-    """Do tasks under a progress bar, to their end, the time limit or Ctrl-C; return the finished
-    rows by key, and how many of them were stored before. `how` are arguments of :func:`finished`.
-    """
+    """Do tasks under a progress bar; return the rows by key, and the number of stored ones."""
     rows: dict[str, Row] = {}
     reused, size = 0, sum(len(task.keys) for task in tasks)
     run = finished(tasks, data, store, kind, **how)
@@ -468,9 +454,7 @@ def _listed(
 
 
 def end_of_work(alone: bool) -> float:
-    """Return the end of the time limit in seconds since the epoch, for other processes; in this one
-    the limit itself holds, which does not count compiling.
-    """
+    """Return the end of the time limit in seconds since the epoch, for other processes."""
     return math.inf if alone else epoch_end(current())
 
 

@@ -118,9 +118,7 @@ def as_split(value: Any) -> Split:
 
 
 def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
-    """Return a model behind what prepares its features by the training part, and what its
-    parameters then begin with.
-    """
+    """Return a model behind its preparation by the training part, and the parameters' prefix."""
     steps = [
         ("impute", None if sparse else imputer(protocol.missing)),
         ("scale", scaler(protocol.scale, sparse=sparse)),
@@ -166,9 +164,6 @@ def _is_grid(value: Any) -> bool:
     several = isinstance(value, (list, tuple)) and len(value) > 0
     each = value if several else [value]
     return value is None or all(isinstance(part, Mapping) for part in each)
-
-
-# The study
 
 
 def study(
@@ -434,9 +429,7 @@ def _tasks(
     protocol: Protocol,
     proofs: Path | None,
 ) -> Iterator[Task]:
-    """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the
-    estimate of the time.
-    """
+    """Yield the tasks by repeat: the first ones are a fair sample for the estimate of the time."""
     for repeat in range(protocol.repeats):
         # The key does not contain the names of models and data sets, nor the number of repeats.
         settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)

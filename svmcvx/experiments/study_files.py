@@ -149,9 +149,7 @@ def _models(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _class(kind: Any) -> Any:
-    """Return an estimator's class: one of ours by its name on the command line, or a classifier of
-    scikit-learn by its full name; no other name is imported.
-    """
+    """Return a class of ours by its short name, or one of scikit-learn by its full name."""
     if isinstance(kind, str) and kind in MODELS:
         return MODELS[kind].load()
     for name, found in all_estimators(type_filter="classifier"):

@@ -66,9 +66,7 @@ def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
 
 
 def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one column of text, such as ``exact_accuracy``, instead of the two ends
-    of each interval of every optimal machine.
-    """
+    """Return a table with a column of text, as ``exact_accuracy``, per interval of two columns."""
     shown = pd.DataFrame(frame)
     for stem in [
         str(name).removesuffix("_lower") for name in frame if f"{name}".endswith("_lower")
@@ -96,9 +94,7 @@ def _ends(lower: float, upper: float) -> str:
 
 
 def texts(table: pd.DataFrame, decimals: int = DECIMALS, digits: int | None = None) -> pd.DataFrame:
-    """Return the cells of a table as text, without empty columns; `digits` are the significant
-    digits of the ends of an interval of the optimum, by default as many as show its width.
-    """
+    """Return the cells as text, without empty columns; `digits` are those of interval ends."""
     shown = with_intervals(table)
     shown = shown[[name for name in shown if not shown[name].map(is_empty).all()]]
     cells = {
@@ -166,9 +162,7 @@ class CertifiedTable(pd.DataFrame):
         columns: Sequence[str] | None = None,
         digits: int = DECIMALS,
     ) -> str:
-        """Return the table for a document with the package booktabs; write it to `path` if that is
-        given.
-        """
+        """Return the table for a document with booktabs, written to `path` if that is given."""
         return written(latex_frame(self, columns, digits), path)
 
 

@@ -26,9 +26,7 @@ Fractions: TypeAlias = NDArray[np.object_]
 
 
 class Balls:
-    """An array of balls, or one ball, with the operations of :class:`Interval` and some more: sums
-    along an axis, square roots, entropies −x log x of numbers in [0, 1], exp, and log(1 + x).
-    """
+    """An array of balls, or one ball, with the operations of :class:`Interval` and some more."""
 
     # Arrays leave operations with balls to these.
     __array_ufunc__ = None

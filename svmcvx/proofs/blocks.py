@@ -80,9 +80,7 @@ class _Fingerprint:
 
 
 def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> tuple[str, Floats | None]:
-    """Return what a statement says of data in blocks, from one pass over them: their name, and the
-    weights that come with the rows, if not each is 1.
-    """
+    """Return the name of data in blocks, and the weights of the rows unless all are 1."""
     name, weights = _Fingerprint(rows), []
     try:
         for part, labels, weight in _blocks(X, y):
@@ -99,9 +97,7 @@ def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> tuple[str,
 
 
 class Enclosures(NamedTuple):
-    """Objective at the model, dual objective where the proof has a dual point or needs none, and
-    the name of the data.
-    """
+    """Objective at the model, dual objective where the proof has one, and the name of the data."""
 
     upper: tuple[float, float]
     lower: tuple[float, float] | None

@@ -202,9 +202,7 @@ def _expected(expect: Any) -> Statement | None:
 
 
 def _bound(proof: Proof | str | os.PathLike[str], X: Any, labels: Any, T: Any) -> Problem:
-    """A proof with the data that it is about; of a file, arrays are read only if their sizes are
-    those of the data.
-    """
+    """A proof with its data; the arrays of a file are read only if their sizes fit the data."""
     if isinstance(proof, Proof):
         proof = _checked_again(proof)
         codes = _codes(proof.statement.plain, X, labels)
@@ -456,9 +454,7 @@ def label_codes(lower: Floats, upper: Floats) -> NDArray[np.uint8]:
 
 
 def score_ends(proof: Proof, X: Any, y: Any, T: Any) -> tuple[Floats, Floats]:
-    """Return both ends of the scores of every optimal machine on test rows, as :func:`verify` finds
-    them.
-    """
+    """Return both ends of the scores of every optimal machine on test rows."""
     X = matrix_of(X, "X")
     try:
         codes = _codes(proof.statement.plain, X, np.asarray(y).ravel())

@@ -169,9 +169,7 @@ def write_proof(path: PathLike, proof: Proof) -> None:
 
 
 def _compression(name: str, content: bytes) -> int:
-    """Deflate small arrays, and large ones of integers and of trees unless they would shrink too
-    much; other doubles of solvers hardly shrink.
-    """
+    """Deflate small arrays, and large ones of integers and of trees unless they shrink too much."""
     deflated = name.endswith(".npy")
     if len(content) > SMALL:
         shrinks = name.startswith("tree.") or dtype_of(name.removesuffix(".npy")) != "<f8"
@@ -180,9 +178,7 @@ def _compression(name: str, content: bytes) -> int:
 
 
 class Header(NamedTuple):
-    """Contents of a file before any array is read: the plain values of its statement and claim,
-    shapes of arrays, and test rows.
-    """
+    """Contents of a file before any array is read: values, shapes of arrays, and test rows."""
 
     statement: dict[str, Any]
     claim: dict[str, Any]
@@ -226,9 +222,7 @@ class ProofFile:
         self._stream.close()
 
     def _require_members(self) -> None:
-        """Refuse other members than those of the header, and sizes that are not those of the
-        arrays.
-        """
+        """Refuse members that the header does not name, and sizes that differ from its arrays."""
         wanted = {f"{name}.npy": name for name in self.header.shapes}
         for strange in sorted(self._members.keys() ^ {HEADER, DIGEST, *wanted})[:1]:
             raise DataError(
@@ -422,9 +416,7 @@ def fingerprint_of(n: int, d: int, part: Any) -> int:
 
 
 def digest_of(T: Any) -> str:
-    """Return the SHA-256 of test rows: of the text ``NxD``, and all entries row by row as doubles,
-    little endian and 0 for −0.
-    """
+    """Return the SHA-256 of the text ``NxD`` and all entries by row, little endian and 0 for −0."""
     sha = hashlib.sha256(f"{T.shape[0]}x{T.shape[1]}".encode())
     step = max(1, SMALL // (8 * max(1, T.shape[1])))
     for start in range(0, T.shape[0], step):

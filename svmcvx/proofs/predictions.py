@@ -65,9 +65,7 @@ class Machine:
             self.up = self.point.highest.middle - sizes
 
     def _place(self) -> Balls:
-        """Find the mean of the model and the dual point, and return the squared distance between
-        these.
-        """
+        """Find the mean of the model and the dual point; return their squared distance."""
         problem, space, v = self.problem, self.space, self.point.coefficients
         hard = problem.formulation == "hard_margin"
         divisor = margin.shrink(space) if hard else Balls.exactly(1.0)
@@ -118,9 +116,7 @@ class Machine:
         return Tested(T, scores, self.squares(T))
 
     def ends(self, T: Tested, chosen: Rows, C: Balls, inner: Balls, side: float) -> Floats:
-        """Return lower bounds of the scores, or of minus the scores for a side of −1, by
-        coefficients of chosen rows, one row a test row.
-        """
+        """Return lower bounds of side × score by coefficients of chosen rows, one row per score."""
         centre = T.scores - (C * self.scores[chosen]).sum(axis=1)
         squares = T.squares - (C * inner).sum(axis=1) * 2.0
         if chosen.size:
@@ -152,9 +148,7 @@ class Machine:
         return np.asarray(np.minimum(np.minimum(wanted, most * (1.0 - 2.0**-30)), 2.0**500))
 
     def with_room(self) -> tuple[Rows, Floats]:
-        """Rows whose multipliers can change in both directions, the most suitable ones, and the
-        regularisation of their system.
-        """
+        """Return the best rows with room in both directions, and their regularisation."""
         room = np.minimum(self.up, self.down)
         rows = np.flatnonzero((room > 0) & np.isfinite(self.point.bends))
         with np.errstate(over="ignore", divide="ignore"):
@@ -165,9 +159,7 @@ class Machine:
 
 
 def score_ends(problem: Problem, T: Any) -> tuple[Floats, Floats]:
-    """Return both ends of the score of every optimal machine on test rows, infinite where nothing
-    is proved.
-    """
+    """Return both ends of the score of every optimal machine, infinite where nothing is proved."""
     machine, m = Machine(problem), int(T.shape[0])
     chosen, added = machine.with_room()
     found = {side: np.full(m, -np.inf) for side in (1.0, -1.0)}
@@ -181,9 +173,7 @@ def score_ends(problem: Problem, T: Any) -> tuple[Floats, Floats]:
 def _improve(
     machine: Machine, T: Tested, chosen: Rows, added: Floats, part: Rows, found: dict[float, Floats]
 ) -> None:
-    """Take in the ends of a block of rows by the system, by no coefficients at all where the
-    intercept is not free, and else by single ones for the rows whose sign is open.
-    """
+    """Take in the ends of a block by the system, and by no coefficients or single ones."""
     problem, free = machine.problem, machine.problem.free
     if chosen.size:
         X = dense(problem.X[problem.index[chosen]])
@@ -225,9 +215,7 @@ def _promising(machine: Machine, T: Tested, inner: Balls, side: float) -> Rows:
 
 
 def _coefficients(gram: Balls, inner: Balls, added: Floats, *, balanced: bool) -> Fractions | None:
-    """Coefficients that make h short, found in doubles; their sum is exactly 1 if it has to be.
-    None if the system is singular.
-    """
+    """Return coefficients that make h short, of sum 1 if balanced; None for a singular system."""
     if balanced:
         # Where Σc = 1 the rows may be seen from their mean.
         r = float(gram.values.shape[0])

@@ -69,9 +69,7 @@ def require_all(present: Any, classes: tuple[Any, ...]) -> None:
 
 
 def multipliers_of(statement: Statement, u: Floats, weight: Floats, whole: float) -> Floats:
-    """Return the multipliers that margins give, for p > 1 or ODM; any are valid within their
-    bounds, so that their rounding does not matter.
-    """
+    """Return the multipliers by margins, for p > 1 or ODM; all within their bounds are valid."""
     numbers = statement.hyperparameters
     with np.errstate(over="ignore", invalid="ignore"):
         if statement.formulation == "odm":
@@ -97,9 +95,7 @@ def given_by_the_model(proof: Proof) -> str:
 
 
 def decoded(proof: Proof) -> Proof:
-    """Return a proof with its multipliers written out, where it has a byte a row: 0 for 0, 1 for
-    the bound, and 2 for the next of the numbers between.
-    """
+    """Return a proof with numbers for the codes 0 (none), 1 (the bound), and 2 (between)."""
     if "code" not in proof.dual:
         return proof
     code, between = proof.dual["code"], proof.dual["between"]
@@ -125,9 +121,7 @@ def bias_of(proof: Proof) -> float:
 
 
 class Problem:
-    """A proof bound to data, with the positions of their labels among the classes; rows of positive
-    weight take part.
-    """
+    """A proof bound to data, with the codes of their labels; rows of positive weight take part."""
 
     def __init__(self, proof: Proof, X: Any, codes: Rows) -> None:
         self.proof, self.X, self.codes = decoded(proof), X, codes
@@ -148,9 +142,7 @@ class Problem:
 
     @cached_property
     def used(self) -> Rows:
-        """The rows whose kernel entries matter: those that take part, and those that the model
-        rests on.
-        """
+        """The rows whose kernel entries matter: rows of positive weight and the model's rows."""
         used = self.statement.weighted > 0
         if "support" in self.proof.model:
             used[self.support] = True

@@ -53,9 +53,7 @@ def tree_bound(space: Space[Any]) -> float:
 
 
 class _Step(NamedTuple):
-    """One bound: a price and a value to be below, rows whose marks flip, multipliers, and a part of
-    the interval.
-    """
+    """One bound: a price and a value to be below, flipped marks, multipliers, and an interval."""
 
     price: float
     upper: float
@@ -67,9 +65,7 @@ class _Step(NamedTuple):
 
 
 class _Combination(NamedTuple):
-    """Half a combination of rows: its products with all rows, what these may be off by, its length
-    from above, and what the rounding of the kernel matters.
-    """
+    """Half of Σβg: products with all rows, errors of these, its length from above, influence."""
 
     along: Floats
     spread: Floats
@@ -79,9 +75,7 @@ class _Combination(NamedTuple):
 
 @dataclass
 class _Node:
-    """Decisions, M, the marked rows, the interval of the intercept, and the largest bound on the
-    path.
-    """
+    """Decisions, M, marked rows, interval of the intercept, and the largest bound on the path."""
 
     state: States
     M: Floats
@@ -130,9 +124,7 @@ class _Vectors:
         return _Combination(self.H @ centre, spread, longest, 0.0)
 
     def least_square(self, beta: dict[int, Fraction], total: Fraction) -> tuple[float, float]:
-        """Return at most total²/‖Σβg‖² in the units of the rows, infinite if the combination
-        vanishes, and 0: no kernel was rounded.
-        """
+        """Return at most total²/‖Σβg‖² in the units of the rows, infinite if Σβg = 0, and 0."""
         if len(beta) * self.H.shape[1] > EXACT:
             return 0.0, 0.0
         squared = Fraction(0)
@@ -147,9 +139,7 @@ class _Vectors:
 
 
 class _Kernel:
-    """The kernel of the distinct rows, in units of a power of four near its largest entry; K + τ
-    diag K if it is definite up to τ.
-    """
+    """The scaled kernel of the distinct rows; K + τ diag K if it is definite up to τ."""
 
     def __init__(self, space: Space[Any]) -> None:
         problem, self.tolerance = space.problem, space.tolerance
@@ -190,9 +180,7 @@ class _Kernel:
         return _Combination(along, np.full(beta.size, spread), longest, influence)
 
     def least_square(self, beta: dict[int, Fraction], total: Fraction) -> tuple[float, float]:
-        """Return at most total²/‖Σβg‖² in the units of the rows, and what the rounding of the
-        kernel changes, as a share of a bound of 1.
-        """
+        """Return at most total²/‖Σβg‖² in the units of the rows, and the influence of rounding."""
         largest = max(map(abs, beta.values()))
         values = np.zeros(self.weight.size)
         values[list(beta)] = [float(value / largest) for value in beta.values()]
@@ -312,9 +300,7 @@ class _Tree:
         return _Node(none.astype(np.int8), M, none, -reach, reach)
 
     def _bound(self, node: _Node, steps: list[_Step]) -> None:
-        """Bound a node and tighten its M, or its interval, until it is seen to contain nothing that
-        counts.
-        """
+        """Bound a node and tighten its M, or its interval, until nothing in it counts."""
         for step in steps:
             if node.low > node.high:
                 node.bound = math.inf
@@ -377,9 +363,7 @@ class _Tree:
         value: float,
         found: _Combination,
     ) -> tuple[float, _Combination]:
-        """Return D and m of shorter multipliers where D is still at least U: rounding of the kernel
-        matters less to them.
-        """
+        """Return D and m of shorter multipliers, less prone to rounding, where still D ≥ U."""
         square = found.longest * found.longest
         # D(s) = cs + p − s²‖m‖² at s times the multipliers, up to the rest of the losses of kept
         # rows.
@@ -433,9 +417,7 @@ class _Tree:
         return max(bound, _down(square + prices))
 
     def _least_norm(self, node: _Node, step: _Step) -> tuple[float, float]:
-        """At most the squared norm of points that keep and drop what the node does, infinite if
-        there are none, and the influence of rounding.
-        """
+        """Return at most the least squared norm in a node, infinite if empty, and the influence."""
         free = node.state == FREE
         unsettled = (node.marked & free).any() or free[step.rows].any()
         finite = np.isfinite(step.values).all() and math.isfinite(node.high - node.low)
@@ -453,9 +435,7 @@ class _Tree:
 
 
 def _distinct(rows: Floats, weight: Floats) -> tuple[Integers, Floats]:
-    """Return the first of each of the distinct rows, in the order of the data, and their weights
-    from below.
-    """
+    """Return the first of each of the distinct rows in order, and their weights from below."""
     _, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order, counts = np.argsort(first), np.bincount(copies.ravel())
     weights = np.bincount(copies.ravel(), weights=weight) * (1 - (2 + counts) * U)

@@ -65,9 +65,7 @@ class Space(Generic[N]):
             self.tolerance, self.diagonal = proved_definite(problem, self.floats)
 
     def floats(self, rows: Rows, columns: Rows) -> Inexact:
-        """Return entries of a kernel as doubles, without a constant feature, and bounds on their
-        errors.
-        """
+        """Return entries of a kernel, without a constant feature, and bounds on their errors."""
         if self.precomputed:
             return Interval.mean(*self._halves(rows, columns))
         found: Inexact = self.numbers.floats(self.gram(rows, columns))
@@ -135,9 +133,7 @@ class Space(Generic[N]):
             )
 
     def note(self, rows: Rows, v: N) -> None:
-        """Add what the rounding of a kernel that may be indefinite may do to the norm of these
-        coefficients.
-        """
+        """Add the effect of the rounding of an indefinite kernel on the norm of coefficients."""
         if self.tolerance:
             self.influence += influence(self.tolerance, self.diagonal[rows], v.largest)
 
@@ -186,17 +182,13 @@ def parts(size: int, width: int) -> Iterator[slice]:
 
 
 def influence(tolerance: float, diagonal: Floats, v: Floats) -> float:
-    """Return what a tolerance may change the squared norm of coefficients by, of which sizes are
-    given.
-    """
+    """Return the largest change of the squared norm of coefficients by a tolerance."""
     with np.errstate(over="ignore"):
         return float(tolerance * (diagonal * v * v).sum()) * SLACK
 
 
 def require_small(influence: float, low: float, high: float) -> None:
-    """Refuse coefficients with which an end between two numbers rests on how a kernel that may be
-    indefinite was rounded.
-    """
+    """Refuse coefficients whose end, between two numbers, rests on the rounding of a kernel."""
     if influence > INFLUENCE * max(abs(low), abs(high)):
         raise ProofRejected(
             "the coefficients are so large that the rounding of the kernel decides: it may change"

@@ -363,9 +363,7 @@ def _matched(layout: Arrays, names: Any) -> dict[str, Shape] | None:
 def dual_of(
     name: str, hyperparameters: Mapping[str, Any], dual: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return those entries of a dual point that a proof has; none of a point that lacks one which
-    is needed.
-    """
+    """Return the entries of a dual point that a proof has; none if a needed one is missing."""
     layout = _form(name, hyperparameters).dual
     found = {entry: dual[entry] for entry in (k.rstrip("?") for k in layout) if entry in dual}
     return found if _matched(layout, found) is not None else {}

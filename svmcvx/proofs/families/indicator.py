@@ -36,9 +36,7 @@ SHORTFALLS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3)
 
 
 def best(space: Balled, price: Callable[[Balls, Bools], Balls]) -> Balls:
-    """Return the best of the model as it is and divided by margins just below 1; `price` takes the
-    divisor and the observations whose margins are then certainly at least 1.
-    """
+    """Return the best price of the model as it is and divided by margins just below 1."""
     found, refusal = [], ProofRejected("the model proves nothing")
     for shortfall in SHORTFALLS:
         kept = np.asarray(space.u.values >= 1 - arb(shortfall), dtype=np.bool_)
@@ -234,9 +232,7 @@ def _require_M(space: Balled, divisor: Balls) -> None:
 
 
 def _counted(space: Balled, price: Callable[[Balls, Balls], Balls]) -> Balls:
-    """The objective of a loss that counts; `price` takes ‖w‖² and the exact weight of the dropped
-    observations.
-    """
+    """The objective of a loss that counts; `price` takes ‖w‖² and the exact dropped weight."""
 
     def priced(divisor: Balls, kept: Bools) -> Balls:
         _require_M(space, divisor)

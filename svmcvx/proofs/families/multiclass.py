@@ -46,9 +46,7 @@ LOSSES = {
 
 
 class Loss:
-    """The loss of a problem, with its parameters; arrays have one row an observation, and a column
-    for each other class.
-    """
+    """The loss of a problem; arrays have a row per observation and a column per other class."""
 
     def __init__(self, problem: Problem) -> None:
         name = problem.statement.hyperparameters.get("loss", LOSSES.get(problem.formulation, ""))
@@ -92,9 +90,7 @@ class Loss:
         return fmpq(1) if self.name in (*BOXES, "margin") else fmpq(1, max(self.k, others))
 
     def inside(self, alpha: Fractions, s: Fractions, rows: NDArray[np.intp]) -> Fractions:
-        """Return multipliers of observations of weights s, moved into the domain by at most
-        rounding; refuse those that are further outside.
-        """
+        """Return multipliers of weights s, moved into the domain; refuse those clearly outside."""
 
         def cut(bound: Fractions, why: str) -> Fractions:
             for i, k in np.argwhere(alpha > bound * EXCESS)[:1]:
@@ -192,9 +188,7 @@ class Point(NamedTuple):
 
 
 def _point(space: Balled) -> Point:
-    """Return the multipliers of a proof inside the domain of the loss, balanced where the biases
-    are free, or refuse them.
-    """
+    """Return a proof's multipliers inside the domain, balanced for free biases, or refuse them."""
     problem, own = space.problem, _own(space.problem)
     given, s = problem.dual("alpha"), fractions(problem.weight)
     for i in np.flatnonzero(given[own])[:1]:
