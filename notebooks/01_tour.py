@@ -188,5 +188,5 @@ for tol in (1e-1, 1e-3, 1e-6):
 # | [Exact 0-1 loss](06_exact_zero_one.py) | What the relaxation misses, and a checked proof |
 # | [l0 and ADMM](07_l0_and_admm.py) | What is left when a method cycles? |
 # | [Your own formulation](08_your_own_formulation.py) | How does a new loss get an interval? |
-# | [Certify scikit-learn](09_certify_scikit_learn.py) | The distance of a trained model from its optimum |
+# | [Certify scikit-learn](09_certify_scikit_learn.py) | The gap of a trained model |
 # | [Larger than memory](10_larger_than_memory.py) | And with rows that do not fit? |

@@ -274,7 +274,7 @@ class DualTerms(ABC):
 
     @abstractmethod
     def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
-        """Return upper bounds of tangent minus g after a step, divided by the step; not negative."""
+        """Return upper bounds of tangent minus g after a step, divided by the step, at least 0."""
 
 
 def column_sums_above(values: Floats) -> Floats:

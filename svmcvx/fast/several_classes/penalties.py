@@ -254,7 +254,10 @@ class PairTerms(Terms):
     def inverse(self) -> PairInverse | None:
         """Return the inverse of the second derivatives in the weights, None if there is none."""
         smooth = self.penalty.p == 2 or (self.penalty.p > 2 and self.V.any())
-        return PairInverse(self) if smooth else None
+        try:
+            return PairInverse(self) if smooth else None
+        except (ValueError, sl.LinAlgError):  # numbers beyond the range of doubles
+            return None
 
 
 class PairInverse:
