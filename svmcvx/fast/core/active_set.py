@@ -81,9 +81,7 @@ def reset(s: State) -> None:
 
 
 def extended(s: State, old: State) -> None:
-    """Copy to the empty state `s` the tight set and multipliers of `old`, a state of the first of
-    its observations.
-    """
+    """Copy the tight set and multipliers of `old`, of the first observations, to the empty `s`."""
     m = int(old.tight[0])
     if m == 0:
         return
@@ -153,9 +151,7 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
 
 @np.errstate(over="ignore", invalid="ignore")
 def ray(s: State, kept: Bools, q: int) -> Floats:
-    """Return a direction of the multipliers in which the dual is unbounded, after ``INSEPARABLE``
-    because of q.
-    """
+    """Return a direction in which the dual is unbounded, after ``INSEPARABLE`` because of q."""
     K, y, m = s.K, s.y, int(s.tight[0])
     weight = np.zeros(y.size)
     weight[q] = 1.0

@@ -35,9 +35,7 @@ TOUCHING = 1e-13
 
 @compiled(inner=True)
 def _direction(s, q, column, a, e):
-    """Compute `column` = L⁻¹k_q, `a` = K̃⁻¹k_q and `e` = K̃⁻¹1 with K̃ = K_SS + ρ; return the pivot
-    of q, 1 − 1'a and 1'e.
-    """
+    """Compute L⁻¹k_q, K̃⁻¹k_q and K̃⁻¹1, K̃ = K_SS + ρ; return the pivot of q, 1 − 1'a and 1'e."""
     K, S, L, m, rho = s.K, s.S, s.L, s.tight[0], s.number[1]
     for k in range(m):
         column[k] = K[q, S[k]] + rho
@@ -84,9 +82,7 @@ def _evaluate(s):
 
 @compiled(inner=True)
 def _polish(s, buffers):
-    """Solve u = 1 on S by iterative refinement; return the position of the smallest multiplier, −1
-    if all are positive.
-    """
+    """Refine u = 1 on S; return the position of the smallest multiplier, −1 if all are positive."""
     _, x, e, _ = buffers
     S, L, v, y, m = s.S, s.L, s.v, s.y, s.tight[0]
     for _ in range(2):
@@ -176,9 +172,7 @@ def _raise_multiplier(s, q, buffers):
 
 @compiled()
 def solve_active(s, buffers, kept, most, polished):
-    """Add observations of T to a set that is not empty until none is violated; see
-    :func:`svmcvx.fast.core.active_set.solve`.
-    """
+    """Add observations of T to a set that is not empty until none is violated."""
     S, tight, v, u, inside = s.S, s.tight, s.v, s.u, s.inside
     largest = s.number[1]
     steps = 0
@@ -317,9 +311,7 @@ def _take_out(L, members, slots, m, place):
 
 @compiled(inner=True)
 def maximised(rows, L, members, slots, m, y, c, alpha, g, balanced, tol, direction, ones):
-    """Go to the maximiser of the members, without those that reach a bound on the way; return how
-    many are left, and the intercept.
-    """
+    """Go to the maximiser of the members, without those at a bound; return their number and b."""
     b, refined = 0.0, 0
     while m:
         for k in range(m):
@@ -367,9 +359,7 @@ def maximised(rows, L, members, slots, m, y, c, alpha, g, balanced, tol, directi
 
 @compiled(inner=True)
 def subtract_rows(g, factors, rows, slots, m):
-    """Subtract the first m multiples of rows of K, four at a time, which reads and writes g a
-    quarter as often.
-    """
+    """Subtract the first m multiples of rows of K, four per pass over g."""
     k = 0
     while k + 4 <= m:
         a, b, c, d = rows[slots[k]], rows[slots[k + 1]], rows[slots[k + 2]], rows[slots[k + 3]]
@@ -390,9 +380,7 @@ def add_scaled(target, factor, source):
 
 @compiled(inner=True)
 def violators(y, c, alpha, g):
-    """Return the largest derivative among those that can grow along v, and the smallest among those
-    that can shrink, with their places.
-    """
+    """Return the largest g of those that can grow, the smallest that can shrink, and places."""
     top, bottom, up, down = -math.inf, math.inf, -1, -1
     for i in range(g.size):
         if ((alpha[i] < c[i]) if y[i] > 0.0 else (alpha[i] > 0.0)) and g[i] > top:

@@ -70,9 +70,7 @@ RAISES = {
 
 
 def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
-    """Start the time limit of a specialised solver with its call, limit BLAS to one thread, and
-    copy small data.
-    """
+    """Start a solver's time limit with its call, limit BLAS to one thread, and copy small data."""
     known = tuple(signature(documented(solver, raises=RAISES)).parameters)
 
     @wraps(solver)
@@ -128,18 +126,14 @@ class Monitor:
         )
 
     def begin_again(self) -> None:
-        """Reset the bounds that stopping rules use, for a method that starts again; reported
-        progress continues from them.
-        """
+        """Reset the bounds that stopping rules use; reported progress continues from them."""
         self._before = max(self._before[0], self.lower), min(self._before[1], self.upper)
         self._done += self.iteration
         self.lower, self.upper = self.valid = -math.inf, math.inf
         self.gap = math.inf
 
     def reserve(self, seconds: float) -> None:
-        """Reserve this many seconds of a time limit for the certificate, in place of what was
-        reserved before.
-        """
+        """Reserve this many seconds of a time limit, in total, for the certificate."""
         self.deadline = replace(self.deadline, end=self._end - seconds)
 
     def within(self, tol: float, max_iter: int) -> Monitor:
@@ -194,9 +188,7 @@ class Monitor:
 def monitored(
     *, tol: float, max_iter: int, verbose: bool, callback: Callback | None
 ) -> Iterator[Monitor]:
-    """Give a solver a :class:`Monitor` of these arguments, which have been checked; Ctrl-C is
-    deferred inside the block.
-    """
+    """Yield a :class:`Monitor` of checked arguments; Ctrl-C is deferred inside the block."""
     deadline = current()
     # Like the preparation the certificate makes passes over the data, or the kernel matrix, and
     # about twice as many.
@@ -244,9 +236,7 @@ def _trivial(statement: Formulation) -> RecoveredPoints:
 
 
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
-    """Return `warm_start`, which has to be a Solution or None; whether it fits the sizes, each
-    solver sees for itself.
-    """
+    """Return `warm_start`, a Solution or None; each solver checks whether it fits the sizes."""
     if warm_start is None:
         return None
     if not isinstance(warm_start, Solution):
@@ -266,9 +256,7 @@ def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> S
 def earlier_multipliers(
     warm_start: Any, statement: Any, *, required: bool = True
 ) -> NDArray[np.float64] | None:
-    """Return the multipliers of an earlier solution on the same data, None if there is no earlier
-    solution.
-    """
+    """Return the multipliers of an earlier solution on the same data, or None."""
     earlier = earlier_solution(warm_start, statement if required else None)
     rows = statement.space.data.rows
     if earlier is not None and not required and np.shape(earlier.dual.get("alpha", 0.0)) != (rows,):
@@ -277,9 +265,7 @@ def earlier_multipliers(
 
 
 def start_of(warm_start: Any, statement: Any) -> Any:
-    """Return ``(coef, intercept)`` of a linear machine as an earlier solution, and anything else as
-    it is.
-    """
+    """Return ``(coef, intercept)`` of a linear machine as a Solution; anything else unchanged."""
     if not (isinstance(warm_start, (tuple, list)) and len(warm_start) == 2):
         return warm_start
     space = statement.space
@@ -416,9 +402,7 @@ def solved_from(
     solver: Callable[[dict[str, Any]], str],
     used: Callable[[], bool] = lambda: True,
 ) -> Solution:
-    """Solve from a start and certify; if the certified gap exceeds the tolerance, once more without
-    the start.
-    """
+    """Solve from a start and certify; if the gap exceeds the tolerance, once more without it."""
 
     def certified(points: RecoveredPoints, *, warm: bool) -> Solution:
         name = solver(options)
@@ -450,9 +434,7 @@ def solved_from(
 
 @contextmanager
 def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield data that nothing else changes: small arrays are copied; others as they are, to be
-    compared with themselves at the end.
-    """
+    """Yield data that nothing else changes: small arrays copied, others compared at the end."""
     if not _read_in_place(X):
         yield X, y
         return

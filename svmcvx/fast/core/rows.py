@@ -62,9 +62,7 @@ class Rows(Protocol):
         """Return the Gram matrix of some observations, not to be changed."""
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
-        r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to `f`, for the observations of the
-        latest :meth:`square`.
-        """
+        """Add the rows of K times `change` to `f`, for the observations of the latest square."""
 
 
 class GramRows:
@@ -146,9 +144,7 @@ class CachedRows:
         self._at_once = max(64, block_entries // n)
 
     def fetch(self, wanted: Indices) -> Indices:
-        """Return the positions of rows in `store`, after missing rows have replaced the least
-        recently used ones.
-        """
+        """Return positions in `store`; missing rows replace the least recently used."""
         self._clock += 1
         present = self._slot[wanted]
         self._used[present[present >= 0]] = self._clock
@@ -184,9 +180,7 @@ class CachedRows:
 
 
 def seconds_of_entry(space: FeatureSpace) -> float:
-    """Return the seconds that an entry of a product with the kernel matrix takes, from a small
-    product; 0 where the matrix is stored.
-    """
+    """Return the measured seconds per entry of a kernel product; 0 where the matrix is stored."""
     if not isinstance(space, KernelSpace) or space.stored_gram is not None:
         return 0.0
     X, n = space.data.X, space.data.n
@@ -232,9 +226,7 @@ def kernel_rows(
 
 @compiled(allocates=True)
 def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
-    """Return the kernel of a working set, from stored rows; exactly symmetric, although these are
-    rounded.
-    """
+    """Return the exactly symmetric kernel of a working set from stored, rounded rows."""
     q = slots.size
     Q = np.empty((q, q))
     # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far
@@ -285,9 +277,7 @@ def shares() -> Iterator[Share]:
 
 
 class PartialFactor:
-    """A factor F of the Gram matrix of a space, a penalised intercept included, that grows by the
-    column of the largest residual K - FF'. The matrix need not be stored.
-    """
+    """A factor F of a Gram matrix that grows by the column of the largest residual K − FF'."""
 
     def __init__(self, space: FeatureSpace, negligible: float = 1e-13) -> None:
         self.column, self.negligible = space.row_block(np.float64), negligible
@@ -308,9 +298,7 @@ class PartialFactor:
         )
 
     def grow(self, rank: int, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compute columns until there are `rank`, the residual is negligible, or `stop` returns
-        True.
-        """
+        """Add columns up to `rank`, a negligible residual, or until `stop` returns True."""
         k = len(self.rows)
         L = np.empty((max(k, min(rank, self.residual.size)), self.residual.size))
         L[:k] = self.rows
@@ -330,9 +318,7 @@ class PartialFactor:
 
     @property
     def predicted_rank(self) -> float:
-        """The rank at which the residual becomes negligible if it continues to fall at its mean
-        rate.
-        """
+        """Extrapolate the rank of a negligible residual from its mean rate of decrease."""
         k, left = len(self.rows), float(self.residual.max(initial=0.0)) / (self.scale or 1.0)
         if left <= self.negligible:
             return float(k)

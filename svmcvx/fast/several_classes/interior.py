@@ -28,11 +28,7 @@ Floats: TypeAlias = NDArray[np.float64]
 def interior_steps(
     system: ScoreSystem, penalty: WeightPenalty, bounds: ScoreBounds, monitor: Monitor, work: float
 ) -> tuple[Status, int, Floats] | None:
-    """Step from the middle of the bounds of the multipliers until the monitor says stop, or nothing
-    is gained; return why, how many steps it took, and the last multipliers.
-
-    None where one step is more than so much work, or the loss or the penalty is not of their kind.
-    """
+    """Step inside the bounds; return status, steps and multipliers, None if not applicable."""
     domain, (r, c) = bounds.statement.loss.linear_pieces, system.shape
     own = system.scores.data.n * (c * r) ** 2 / 4.0 + system.unknowns**3 / 3.0
     if domain is None or system.sparse or own > work:

@@ -57,9 +57,7 @@ def _loss(gamma, largest, total):
 
 @compiled(inner=True, error_model="numpy")
 def _coefficients(alpha, own, row):
-    """Write the coefficients of the scores of one observation in the inner product of differences
-    and `alpha`.
-    """
+    """Write the coefficients of one observation's scores in its inner product with `alpha`."""
     row[own] = 0.0
     for j in range(alpha.size):
         row[j + (j >= own)] = -alpha[j]
@@ -68,9 +66,7 @@ def _coefficients(alpha, own, row):
 
 @compiled(inner=True, error_model="numpy")
 def _penalise(U, d, q, lam, p, eps, gradient, H):
-    """Write the gradient of the penalty and add its second derivatives; return its value and the
-    second derivatives of a short pair.
-    """
+    """Write the penalty's gradient, add its Hessian; return value and a short pair's curvature."""
     r, c = U.shape
     value, least, most = 0.0, np.inf, 0.0
     gradient[:] = 0.0
@@ -116,9 +112,7 @@ def _penalise(U, d, q, lam, p, eps, gradient, H):
 
 @compiled(inner=True, error_model="numpy")
 def _inverse(D, rest, share, x, out):
-    """Write the product of x and the inverse of diag(D) + ω 11', with `rest` 1/ω + Σ 1/D and
-    `share` 1/ω of it; without cancellation.
-    """
+    """Write (diag(D) + ω 11')⁻¹x without cancellation; `rest` is 1/ω + Σ 1/D, `share` 1/ω of it."""
     for j in range(D.size):
         out[j] = share * x[j]
         for k in range(D.size):
@@ -190,9 +184,7 @@ def _add_losses(Z, codes, D, rest, share, H):
 
 @compiled(inner=True, error_model="numpy", allocates=True)
 def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
-    """Write the changes of U, of the differences and of the multipliers that belong to the
-    right-hand side T.
-    """
+    """Write the changes of U, the differences and the multipliers for the right-hand side T."""
     n, r = Z.shape
     m = T.shape[1]
     x, row, score = np.empty(m * r), np.empty(m + 1), np.empty(m + 1)
@@ -227,9 +219,7 @@ def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
 
 @compiled(inner=True, error_model="numpy")
 def _changes(slack, z, product, dslack, dz):
-    """Write the changes of the multipliers of the bounds that lead to the products; return the
-    longest step, at most 1.
-    """
+    """Write the changes of the bounds' multipliers; return the longest step, at most 1."""
     length = 1.0
     for i in range(z.shape[0]):
         for j in range(z.shape[1]):
@@ -243,9 +233,7 @@ def _changes(slack, z, product, dslack, dz):
 
 @compiled(nogil=True, error_model="numpy", allocates=True)
 def interior_step(Z, d, q, codes, s, largest, total, lam, p, eps, U, slack, z, target):
-    """Take a step from a point inside the bounds; return its objective, the estimated gap, and
-    whether there was a step.
-    """
+    """Take an interior step; return its objective, the estimated gap, and whether it succeeded."""
     n, r = Z.shape
     m = U.shape[1] - 1
     gradient, H = np.empty(U.shape), np.zeros((m, r, m, r))

@@ -133,9 +133,7 @@ class ScoreBounds:
             self.U, self.upper = U, value
 
     def offer_multipliers(self, U: Floats, alpha: Floats, flow: Floats | None = None) -> bool:
-        """Keep the best dual point, repaired, near multipliers and flows at U; return whether it
-        closed a tenth of the interval.
-        """
+        """Keep the best repaired dual point; return whether it closed a tenth of the gap."""
         before, scores = self.lower, self.system.scores
         if flow is not None and not self.system.sparse:
             flow = scores.unreduced(flow)
@@ -152,9 +150,7 @@ class ScoreBounds:
         return max(abs(self.upper), abs(self.lower))
 
     def report(self, monitor: Monitor, steps: int) -> Status | None:
-        """Report the bounds; the upper bound is proved, with its rounding, before it ends the
-        method.
-        """
+        """Report the bounds; the upper one is proved before it ends the method."""
         upper = self.upper
         if relative_gap(self.lower, upper) <= monitor.tol:
             model = self.statement.model(*self.system.weights(self.U))
@@ -170,9 +166,7 @@ Start: TypeAlias = tuple[Floats, Floats]
 
 
 def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start | None:
-    """Return the starting point from an earlier solution, None without one; raise a DataError if it
-    does not fit the data.
-    """
+    """Return the starting point from an earlier solution, or None; raise DataError on a misfit."""
     warm = earlier_solution(warm, statement)
     if warm is None:
         return None
@@ -199,9 +193,7 @@ def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -
 
 
 class Projection(NamedTuple):
-    """Multipliers of differences, with the entry of the own class if there is one, and the faces
-    that contain them, or the second derivatives of a smoothed hinge.
-    """
+    """Multipliers of differences, with their faces or a smoothed hinge's second derivatives."""
 
     full: Floats
     state: NDArray[np.int8]
@@ -256,9 +248,7 @@ class Envelope:
         return np.ascontiguousarray(response.full[:, : self.scores.data.c - 1])
 
     def curvature(self, response: Projection) -> FaceCurvature | SeparateCurvature:
-        """Return the second derivatives, by orthonormal vectors of the faces in which the
-        projections end.
-        """
+        """Return the second derivatives, by orthonormal vectors of the projections' faces."""
         if response.bend is not None:
             return SeparateCurvature(self.scores, response.bend)
         data = self.scores.data
@@ -365,9 +355,7 @@ class AugmentedNewton:
     # The line search detects and shortens steps that overflow.
     @quietly
     def _evaluate(self) -> None:
-        """Evaluate the present point; move the centre, or reduce the smoothing, if the point is
-        near its optimum.
-        """
+        """Evaluate the point; near its optimum, move the centre or reduce the smoothing."""
         system, envelope, penalty, tol = self.system, self.envelope, self.penalty, self.monitor.tol
         self.f, self.terms = system.scores.differences(self.S), penalty.at(self.U)
         losses = self._losses(self.f)
@@ -403,9 +391,7 @@ class AugmentedNewton:
             self.gradient = system.gradient(self.alpha, self.terms.gradient)
 
     def _offer_if_close(self, estimate: float) -> None:
-        """Compute a dual point if the estimated gap is near the tolerance, or has fallen much: on
-        few observations one takes longer than a step.
-        """
+        """Compute a dual point if the estimated gap is near the tolerance or fell much."""
         size = self.bounds.size
         if estimate <= max(3.0 * self.monitor.tol * size, 1e-3 * min(self.error_at_duals, size)):
             self.error_at_duals = estimate
@@ -503,9 +489,7 @@ class AugmentedNewton:
 
 @quietly
 def shortened(alpha: Floats, penalty: WeightPenalty, scores: ScoreSpace) -> Floats:
-    """Return the multipliers of a hinge times the share of at most 1 whose bound is best, for
-    squares; others as they are.
-    """
+    """Return a hinge's multipliers times their best share, for squares; others unchanged."""
     if not (isinstance(penalty, PairPenalty) and penalty.p == 2 and not penalty.eps):
         return alpha
     squares = float((scores.gradient(alpha).W.value ** 2).sum())

@@ -65,23 +65,16 @@ class Terms(ABC):
         """Return the change of the gradient with U."""
 
     def damp(self, gradient: Floats) -> None:
-        """Add second derivatives where there may be none, in proportion to the gradient of the
-        whole problem.
-        """
+        """Add curvature where there may be none, in proportion to the whole gradient."""
         self.damping = 1e-2 * float(np.abs(gradient[self.penalty.columns :]).max(initial=0.0))
 
     @abstractmethod
     def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
-        """Return the parts of the duality gap from the gradient of the whole problem and from
-        smoothing.
-        """
+        """Return the duality gap's parts from the whole gradient and from smoothing."""
 
 
 class WeightPenalty(ABC):
-    """A penalty of the first rows of U, the weights; the last row are the biases, if there are any.
-
-    `nu` is the smoothing, 0 for a smooth penalty, and `flow` its multipliers, if there are some.
-    """
+    """A penalty of the weights, smoothed by `nu` (0 if smooth), with multipliers `flow`."""
 
     columns: int
     nu = 0.0
@@ -93,10 +86,7 @@ class WeightPenalty(ABC):
 
     @abstractmethod
     def start_smoothing(self, width: float, length: float) -> None:
-        """Choose ν for a penalty that is not smooth, with an error of at most the width.
-
-        `length` is that of weights that move scores by 1.
-        """
+        """Choose ν with an error of at most `width`; `length` moves scores by 1."""
 
     @abstractmethod
     def move(self, U: Floats, D: Floats, length: float) -> None:
@@ -294,9 +284,7 @@ class PairInverse:
         return np.asarray(found - (self.directions * solved) @ self.pairs.T)
 
     def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
-        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows
-        ``X[position]`` and `Q`.
-        """
+        r"""Return :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle` of the given rows."""
         products = X @ X.T
         dense = products.toarray() if sp.issparse(products) else products
         matrix = np.asarray(dense[np.ix_(position, position)])

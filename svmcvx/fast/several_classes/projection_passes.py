@@ -28,9 +28,7 @@ CONE, SUM = 0, 1
 
 @compiled(inner=True, nogil=True)
 def _capped_simplex(x, total, cap, a):
-    """Project x onto 0 ≤ a ≤ cap, Σa = total, by Newton's method on the monotone piecewise linear
-    function of the shift.
-    """
+    """Project x onto 0 ≤ a ≤ cap, Σa = total, by Newton's method on the shift."""
     m = x.size
     low, high = np.inf, -np.inf
     for j in range(m):
@@ -65,9 +63,7 @@ def _capped_simplex(x, total, cap, a):
 
 @compiled(inner=True, nogil=True)
 def _cone_threshold(x, order, k, u, free):
-    """Return the shift and the largest value if the u largest entries are cut off and `free`
-    entries follow them.
-    """
+    """Return the shift and largest value with u entries cut off and `free` entries after them."""
     above, inside = 0.0, 0.0
     for j in range(u):
         above += x[order[j]]
@@ -128,9 +124,7 @@ def _top_cone(x, order, k, a):
 
 @compiled(nogil=True)
 def project_top(raw, order, s, k, a, state, mode):
-    """Project each row onto the top-k set times its weight; write states of the entries and whether
-    the sum is at its bound.
-    """
+    """Project rows onto their weighted top-k sets; write states and whether sums are tight."""
     n, m = raw.shape
     for i in range(n):
         x = raw[i]
@@ -154,9 +148,7 @@ def project_top(raw, order, s, k, a, state, mode):
 
 @compiled(nogil=True, allocates=True)
 def face_rows(state, mode, codes, k, boxed, owner, rows):
-    """Write an orthonormal basis of each face, as coefficients of the scores of all classes; return
-    how many vectors there are.
-    """
+    """Write orthonormal bases of the faces, in scores of all classes; return their total rank."""
     n, m = state.shape
     c = rows.shape[1]
     count = 0
@@ -229,9 +221,7 @@ def face_product(owner, rows, S, out):
 
 @compiled(nogil=True)
 def project_smoothed(raw, s, sigma, delta, a, h):
-    r"""Write the multipliers a with :math:`2a/s = 1 + x/\sqrt{x^2+\delta^2}` at x = (raw − a)/σ,
-    and their derivatives in `raw` times σ.
-    """
+    r"""Write a with :math:`2a/s = 1 + x/\sqrt{x^2+\delta^2}`, x = (raw − a)/σ, and derivatives."""
     n, m = raw.shape
     for i in range(n):
         for j in range(m):

@@ -195,9 +195,7 @@ def _solved(
     settings: MulticlassSettings | None,
     limits: dict[str, Any],
 ) -> Solution:
-    """Solve by interior-point steps where they are little work, and by Newton's method where they
-    are not or gain nothing more.
-    """
+    """Solve by interior-point steps where they are cheap, by Newton's method otherwise."""
     chosen = checked_settings(settings, MulticlassSettings)
     with monitored(**limits) as monitor:
         system = ScoreSystem(statement.scores)

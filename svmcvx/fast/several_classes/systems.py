@@ -69,9 +69,7 @@ class SoftmaxCurvature:
 
 
 class FaceCurvature:
-    """σ times the projectors onto the faces of an envelope: orthonormal vectors `rows` of
-    coefficients of the scores, of the observations `owner`.
-    """
+    """σ times the projectors onto faces: orthonormal `rows` of the observations `owner`."""
 
     def __init__(self, n: int, sigma: float, owner: Rows, rows: Floats) -> None:
         self.n, self.sigma, self.owner, self.rows = n, sigma, owner, rows
@@ -141,9 +139,7 @@ class ScoreSystem:
         return np.vstack([W, b - self.q[:-1] @ W]) if self.biased else W
 
     def gradient(self, alpha: Floats, penalty: Floats) -> Floats:
-        """Return the gradient of losses with multipliers `alpha` and of a penalty with the gradient
-        `penalty`.
-        """
+        """Return the whole gradient from multipliers `alpha` and a gradient `penalty`."""
         return np.asarray(penalty - self.Z.T @ self.scores.coefficients(alpha))
 
     def _gram(self, h: Floats) -> Floats:
@@ -194,9 +190,7 @@ class ScoreSystem:
     def observation_step(
         self, gradient: Floats, faces: FaceCurvature, inverse: PairInverse, damping: float
     ) -> Floats | None:
-        """Return the Newton step by a factorisation with a row for each vector of the faces; None
-        where it fails.
-        """
+        """Factorise with one row per vector of the faces; return the step, None on failure."""
         owner, Q = faces.owner, faces.rows
         d, c = self.columns, self.shape[1]
         # Minus the means of the features where the penalty is one of the biases of raw features.
@@ -245,9 +239,7 @@ class ScoreSystem:
         stop: Callable[[], bool] = lambda: False,
         largest_block: int,
     ) -> Floats:
-        """Return the Newton step by conjugate gradients, preconditioned with a block for each class
-        up to so many columns, else with the diagonal.
-        """
+        """Return the step by conjugate gradients, preconditioned by class blocks or a diagonal."""
         normalised = centred if penalty.shift_invariant else np.asarray
         solve = self._preconditioner(curvature, penalty, largest_block)
         found = conjugate_gradients(
@@ -298,9 +290,7 @@ def centred(A: Floats) -> Floats:
 
 
 def cholesky_solver(matrix: Floats) -> Callable[[Floats], Floats] | None:
-    """Return the solver of a semidefinite matrix, which is overwritten, with a relative ridge that
-    is multiplied by 1000 after each failure; None if there is none.
-    """
+    """Return the solver of a semidefinite matrix, overwritten, with a growing ridge; else None."""
     diagonal, ridge = matrix.diagonal().copy(), 1e-13
     while ridge < 1.0 and np.isfinite(diagonal).all():
         matrix[np.diag_indices_from(matrix)] = diagonal * (1.0 + ridge)
