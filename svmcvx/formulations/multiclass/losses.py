@@ -75,17 +75,13 @@ Room: TypeAlias = Callable[[Units], Units]
 
 
 def _row_exponents(a: Floats) -> NDArray[np.intp]:
-    """Exponents of a grid for each row on which numbers up to its largest, and sums and multiples
-    of them, are exact.
-    """
+    """Return the exponents of a grid per row on which its numbers, sums and multiples are exact."""
     exponents = np.frexp(row_maxima(a))[1].astype(np.intp)
     return np.asarray(np.maximum(exponents - (51 - int(a.shape[1] + 1).bit_length()), -1074))
 
 
 def _excess(found: Bounded, rows: Floats, exactly: Callable[[list[float], int], float]) -> Floats:
-    """Return the positive parts of numbers of each row, with exact signs: `exactly` gives those
-    that their rounding leaves open, where sums on the grid of a row round.
-    """
+    """Return the positive parts per row; `exactly` decides the signs that rounding leaves open."""
     excess = found.value
     unsure = np.flatnonzero(np.abs(excess) <= found.error)
     units = np.ldexp(rows[unsure], -_row_exponents(rows[unsure])[:, None])
@@ -95,17 +91,13 @@ def _excess(found: Bounded, rows: Floats, exactly: Callable[[list[float], int], 
 
 
 def excess_of_sums(a: Floats, bound: Floats) -> Floats:
-    """Return by how much the sum of each row exceeds its bound: positive if and only if it does,
-    and else 0.
-    """
+    """Return the excess of each row's sum over its bound: positive if and only if there is one."""
     found = row_sums(exact(a)) - bound
     return _excess(found, a, lambda row, i: math.fsum([*row, -float(bound[i])]))
 
 
 def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
-    """Return rows of non-negative numbers whose sums are at most their bounds; those that are so
-    already as they are.
-    """
+    """Return non-negative rows reduced to a bound of the sum; others stay as they are."""
     over = np.flatnonzero(excess_of_sums(a, bound) > 0)
     if not over.size:
         return a
@@ -125,9 +117,7 @@ def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
 
 
 def violation_of_top(a: Floats, bound: Floats, k: int) -> Floats:
-    """Return the larger violation of ``k a ≤ bound`` and ``(k − 1) a ≤ sum``, row by row: positive
-    if and only if there is one.
-    """
+    """Return the violation of ``k a ≤ bound``, ``(k − 1) a ≤ sum`` per row, 0 only if none."""
     largest = row_maxima(exact(a))
     found = maximum(float(k) * largest - bound, float(k - 1) * largest - row_sums(exact(a)))
 
@@ -154,9 +144,7 @@ def cut_units(units: Floats, k: int) -> Floats:
 
 
 def cut_to_top(a: Floats, bound: Floats, k: int) -> Floats:
-    """Return rows reduced to ``k a ≤ bound`` and ``(k − 1) a ≤ sum``; those that meet both as they
-    are.
-    """
+    """Return rows cut to ``k a ≤ bound`` and ``(k − 1) a ≤ sum``; others stay as they are."""
     wrong = np.flatnonzero(violation_of_top(a, bound, k) > 0)
     if not wrong.size:
         return a
@@ -171,9 +159,7 @@ def cut_to_top(a: Floats, bound: Floats, k: int) -> Floats:
 
 
 def common_units(alpha: Floats) -> tuple[Floats, int]:
-    """Return multipliers in units of one grid, not rounded, and its exponent; their largest sum
-    fits into 64 bits.
-    """
+    """Return multipliers in units of a grid, not rounded, and its exponent; sums fit 64 bits."""
     bits = min(LARGEST_BITS, SUM_BITS - max(1, int(alpha.size).bit_length()))
     exponent = max(math.frexp(float(alpha.max(initial=0.0)))[1] - bits, -1074)
     return np.ldexp(alpha, -exponent), exponent
@@ -230,9 +216,7 @@ def is_balanced(
 def reduced_to_balance(
     units: Units, codes: NDArray[np.intp], c: int, room: Room | None = None
 ) -> Units | None:
-    """Return multipliers in whole units reduced until they are balanced; None where the room does
-    not suffice.
-    """
+    """Return multipliers in whole units reduced to balance; None if the room is too small."""
     units = units.copy()
     members = [np.flatnonzero(codes == k) for k in range(c)]
     table = class_flows(units, codes, c)
@@ -261,9 +245,7 @@ def reduced_to_balance(
 
 
 def _path(capacity: Units, surplus: Units) -> list[int] | None:
-    """Return a shortest path of arcs with capacity from a class with a surplus to one with a
-    deficit.
-    """
+    """Return a shortest path of arcs with capacity from a surplus to a deficit."""
     for start in np.argsort(-surplus, kind="stable"):
         if surplus[start] <= 0:
             return None
@@ -289,17 +271,13 @@ ON_MARGIN = 1e-7
 
 
 class CvxpyLoss(NamedTuple):
-    """The sum of weighted losses as cvxpy states it."""
-
     value: cp.Expression
     constraints: list[cp.Constraint]
     parameters: tuple[cp.Parameter, ...] = ()
 
 
 class ScoreLoss(ABC):
-    """A loss of the score differences of one observation; methods take one row an observation,
-    shape (n, c − 1).
-    """
+    """A loss of one observation's score differences; arrays have one row per observation."""
 
     name: ClassVar[str]
     smooth: ClassVar[bool] = False
@@ -315,22 +293,16 @@ class ScoreLoss(ABC):
         """Return minus a subgradient: multipliers that are optimal for `f`."""
 
     def curvature(self, f: Floats) -> Floats | None:
-        """Return the matrices of second derivatives, shape (n, c − 1, c − 1); None if the loss is
-        not smooth.
-        """
+        """Return second derivatives, shape (n, c − 1, c − 1); None if the loss is not smooth."""
         return None
 
     def conjugate(self, alpha: Any, s: Any) -> Any:
-        r"""Return :math:`s_i\,g(\alpha_i/s_i)` of plain or bounded multipliers inside s times the
-        domain; Σα by default.
-        """
+        r"""Return :math:`s_i\,g(\alpha_i/s_i)` of α inside s times the domain; Σα by default."""
         return row_sums(alpha)
 
     @abstractmethod
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
-        """Return multipliers exactly inside s times the domain (s = 1 if None); those that are so
-        already as they are.
-        """
+        """Return multipliers inside s times the domain (s = 1 if None); unchanged if they are."""
 
     def project_approx(self, a: Floats) -> Floats:
         """Return multipliers inside the domain up to rounding, cheaply."""
@@ -338,23 +310,18 @@ class ScoreLoss(ABC):
 
     @abstractmethod
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
-        """Return the largest violation of a constraint of s times the domain (s = 1 if None); 0
-        only if there is none.
-        """
+        """Return the violation of s times the domain (s = 1 if None); 0 only if there is none."""
 
     def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
-        """Return multipliers, in whole units, reduced until B'1 = 0 inside the domain; None where
-        that fails.
-        """
+        """Return whole units reduced until B'1 = 0 inside the domain; None where that fails."""
         return reduced_to_balance(units, codes, c)
 
     @abstractmethod
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
-        """Return a direction linear in `z`, of non-negative inner product with it, along which the
-        domain is not left.
+        """Return a feasible direction, linear in `z` and of non-negative inner product with it.
 
-        It is zero for multipliers at a bound. ``a`` plus the direction is in the domain if no entry
-        of `z` exceeds ``LONGEST_MOVE`` in absolute value.
+        It is zero for multipliers at a bound, and a step of 1 stays in the domain while
+        ``|z| ≤ LONGEST_MOVE``.
         """
 
     @abstractmethod
@@ -366,7 +333,7 @@ class ScoreLoss(ABC):
         """State the weighted sum in cvxpy, with a constraint ``margin`` whose multipliers are α."""
 
     def support(self, f: Floats) -> NDArray[np.bool_]:
-        """Tell which observations may have a multiplier different from zero at `f`."""
+        """Return whether each observation may have a multiplier different from zero at `f`."""
         return (
             np.full(f.shape[0], True)
             if self.smooth
@@ -375,19 +342,16 @@ class ScoreLoss(ABC):
 
     @property
     def linear_pieces(self) -> SumOfBounded | None:
-        """The domain, for a piecewise linear loss whose domain is of that kind."""
+        """The domain of a piecewise linear loss, if it is of that kind."""
         return None
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Numbers that define the loss."""
         return {}
 
 
 def difference_variable(f: cp.Expression) -> tuple[cp.Variable, cp.Constraint]:
-    """Return the differences as a variable ``f``, and the constraint that defines it, whose
-    multipliers are α.
-    """
+    """Return the differences as a variable ``f``, and its constraint, whose multipliers are α."""
     import cvxpy as cp
 
     difference = cp.Variable(f.shape, name="f")
@@ -395,12 +359,11 @@ def difference_variable(f: cp.Expression) -> tuple[cp.Variable, cp.Constraint]:
 
 
 def box_violation(a: Floats, s: Floats | None) -> float:
-    """Largest violation of 0 ≤ a ≤ s; s = 1 if None."""
+    """Return the largest violation of 0 ≤ a ≤ s; s = 1 if None."""
     return max(0.0, float(-a.min()), float((a - (1.0 if s is None else s[:, None])).max()))
 
 
 def diagonal_matrices(h: Floats) -> Floats:
-    """Return a diagonal matrix for each row."""
     return np.asarray(h[:, :, None] * np.eye(h.shape[1]))
 
 
@@ -446,11 +409,7 @@ class HingeSum(_SeparateLoss):
 
 @dataclass(frozen=True)
 class SmoothedHingeSum(_SeparateLoss):
-    r"""The smoothed hinge, :math:`\sum_k \tfrac12(\gamma_k + \sqrt{\gamma_k^2+\delta^2})`, at most
-    δ/2 a term above the hinge.
-
-    Source: [NieHaoWang], Lemma 2 and eq. (14).
-    """
+    """The smoothed hinge, at most δ/2 per term above the hinge: [NieHaoWang], Lemma 2 and (14)."""
 
     delta: float
     name: ClassVar[str] = "smoothed"
@@ -491,9 +450,7 @@ class SmoothedHingeSum(_SeparateLoss):
 
 
 class LogisticSum(_SeparateLoss):
-    r"""The logistic loss of each difference, :math:`\sum_k \log(1+e^{-f_k})`. Source: [NieHaoWang],
-    eq. (33).
-    """
+    r"""The logistic loss of each difference, :math:`\sum_k \log(1+e^{-f_k})`, [NieHaoWang] (33)."""
 
     name = "logistic"
     smooth = True
@@ -610,12 +567,10 @@ class Softmax(_SimplexLoss):
 
 @dataclass(frozen=True)
 class TopHinge(_SimplexLoss):
-    r"""The top-k hinge :math:`\max(0, \tfrac1k \sum` of the k largest of :math:`(1-f_k)_{k\ne y}`
-    and 0).
+    r"""The mean of the k largest of :math:`(1-f_k)_{k\ne y}` and the own class's 0, at least 0.
 
-    The zero is the own class. With the multiplier of the own class eliminated the domain is
-    :math:`0 \le a_j \le 1/k`, :math:`\sum a \le 1`, :math:`(k-1)\,a_j \le \sum a`. k = 1 is the
-    loss of [CrammerSinger].
+    Without the own class's multiplier the domain is :math:`0 \le a_j \le 1/k`,
+    :math:`\sum a \le 1`, :math:`(k-1)\,a_j \le \sum a`.
     """
 
     k: int
@@ -623,7 +578,6 @@ class TopHinge(_SimplexLoss):
 
     @property
     def cap(self) -> float:  # type: ignore[override]
-        """The largest multiplier."""
         return 1.0 / self.k
 
     def value(self, f: Any) -> Any:
@@ -658,9 +612,7 @@ class TopHinge(_SimplexLoss):
         return outside if self.k == 1 else max(outside, float(violation_of_top(a, s, self.k).max()))
 
     def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
-        """By reductions that leave (k − 1) a ≤ Σa; for k = c, where all entries of a row are equal,
-        of whole rows.
-        """
+        """Leave (k − 1) a ≤ Σa; for k = c, where rows have equal entries, reduce whole rows."""
         k = self.k
         units = cut_units(units.astype(np.float64), k).astype(np.int64)
         if k <= 2:
@@ -687,9 +639,7 @@ class TopHinge(_SimplexLoss):
         return units
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
-        """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it,
-        minimised over the threshold.
-        """
+        """State the k largest as k thresholds plus the excess, minimised over the threshold."""
         import cvxpy as cp
 
         n, others = f.shape
@@ -717,9 +667,7 @@ class TopHinge(_SimplexLoss):
 
 
 class LargestHinge(TopHinge):
-    r"""The loss of [CrammerSinger], :math:`\max_k (1-f_k)_+`: the top-k hinge at k = 1, with one
-    slack for each observation.
-    """
+    r""":math:`\max_k (1-f_k)_+` of [CrammerSinger]: top-k at k = 1, with one slack per row."""
 
     name = "crammer_singer"
     parameters: ClassVar[dict[str, float]] = {}

@@ -102,9 +102,7 @@ SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 class Machine(NamedTuple):
-    """What one of the classical machines is made of: the name of its builder, loss and
-    regulariser.
-    """
+    """The builder, the loss at k and the regulariser of a classical machine."""
 
     builder: str
     loss: Callable[[int], ScoreLoss]
@@ -124,8 +122,6 @@ MACHINES: dict[str, Machine] = {
 
 @dataclass(frozen=True, eq=False)
 class ClassicalStatement(MulticlassStatement):
-    """The statement of one of the classical machines bound to data."""
-
     name: str  # type: ignore[misc]
     regulariser: Regulariser
     lam: float
@@ -149,13 +145,11 @@ class ClassicalStatement(MulticlassStatement):
         return self.regulariser.curvature(self.scores.data.c) is not None
 
     def _largest_entry(self, alpha: Floats) -> float:
-        """A number that is at least the largest entry of G."""
+        """Return an upper bound on the entries of G in absolute value."""
         return self.scores.gradient(alpha).W.largest.upper_end
 
     def repair(self, dual: Dual) -> Dual:
-        """Project α into the domain of the loss, balance it, and scale it down to entries of G of
-        at most λ where that is a constraint.
-        """
+        """Project α into the domain of the loss, balance it, and scale it to a bound on |G|."""
         alpha = self._balanced(self.projected(self.multipliers(dual)))
         if not self.sums_to_zero:
             for shrink in SHRINKS:
@@ -175,9 +169,6 @@ class ClassicalStatement(MulticlassStatement):
         )
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of the domain of the loss, the balance and the bound of G; 0 only if
-        there is none.
-        """
         alpha = self.multipliers(dual)
         outside = self.domain_violation(alpha)
         if outside > 0:
@@ -210,9 +201,7 @@ class ClassicalStatement(MulticlassStatement):
         return PenaltyDerivatives(value, gradient, hessian)
 
     def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
-        """Return models of weights and biases; for the sum of absolute values sparser ones first. A
-        dual point may save a linear program.
-        """
+        """Return models, for the sum of absolute values sparser ones first."""
         b = b - b.mean()
         if self.regulariser.curvature(self.scores.data.c) is None:
             # Weights that are negligible, or whose entry of G is clearly below λ, are zeros.
@@ -232,12 +221,9 @@ class ClassicalStatement(MulticlassStatement):
         ]
 
     def _tied(self, W: Floats, b: Floats) -> Floats:
-        """Return optimal biases with those of classes with the same weights exactly as the weights
-        of the observations have them.
+        """Return biases in exact proportion to the class weights among classes of equal weights W.
 
-        At the optimum of the softmax their probabilities are in proportion to these at every
-        observation: they are equal where these are, and no rounding decides which of them is
-        predicted.
+        The softmax has this property at its optimum, so that rounding decides no prediction.
         """
         b = b.copy()
         _, groups = np.unique(W, axis=1, return_inverse=True)
@@ -251,15 +237,11 @@ class ClassicalStatement(MulticlassStatement):
 
     @cached_property
     def _ranges(self) -> dict[bytes, OptimalIntercepts | None]:
-        """The intercepts of centred data that are optimal with weights, None where these are not
-        found.
-        """
+        """Optimal intercepts of centred data, by the bytes of W; None where they are not found."""
         return {}
 
     def _middle(self, W: Floats, b: Floats, dual: Dual | None) -> Floats:
-        """Return the middle of the intercepts that are optimal with W, where they need not be
-        unique; `b` is near one of them.
-        """
+        """Return the middle of the intercepts that are optimal with W; `b` is near one of them."""
         domain = self.loss.linear_pieces
         if self.scores.intercept != "free":
             return b
@@ -275,9 +257,7 @@ class ClassicalStatement(MulticlassStatement):
         return b if found is None else (found[0] + found[1]) / 2
 
     def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts | None:
-        """The range of each intercept for hinges; a single one for softmax, which is strictly
-        convex in the differences.
-        """
+        """Return ranges for hinges, and a point for softmax, which is strictly convex in f."""
         if self.scores.intercept != "free":
             return None
         if self.loss.smooth:
@@ -294,9 +274,7 @@ class ClassicalStatement(MulticlassStatement):
 def bound_classical(
     X: Any, y: Any, *, lam: float, loss: str, k: Any, intercept: bool | str, sample_weight: Any
 ) -> ClassicalStatement:
-    """Check all arguments and bind the statement to the data; the arguments are those of the
-    builder ``multiclass``.
-    """
+    """Check the arguments of :func:`multiclass` and bind the statement to the data."""
     machine = MACHINES[check_choice(loss, "loss", tuple(MACHINES))]
     lam = check_number(lam, "lam")
     if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
@@ -393,11 +371,7 @@ class M3SVM(PairwiseStatement):
         return Evaluation.of(regulariser=penalty, losses=self.losses(model))
 
     def repair(self, dual: Dual) -> Dual:
-        """Project α into the domain of the loss, add flows with the divergence of the change, and
-        project them for p = 1.
-
-        A dual point without flows gets those with R = 0.
-        """
+        """Project α, and correct the flows by the change; without flows take those with R = 0."""
         given = self.multipliers(dual)
         alpha = self.projected(given)
         S = self.flow(dual)
@@ -423,9 +397,6 @@ class M3SVM(PairwiseStatement):
         return np.where(dual_lengths(exact(shrunk), self.norm).upper <= self.lam, shrunk, 0.0)
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of the domain of the loss and, for p = 1, of the bound λ of the flows;
-        0 only if there is none.
-        """
         S = self.required_flow(dual) if "flow" in dual else np.zeros(1)
         outside = self.domain_violation(self.multipliers(dual))
         if not (np.isfinite(outside) and np.isfinite(S).all()):
@@ -450,15 +421,12 @@ class M3SVM(PairwiseStatement):
     def dual_points(
         self, W: Floats, b: Floats, alpha: Floats, flow: Floats | None = None
     ) -> list[Dual]:
-        r"""Return dual points near given multipliers and flows that fit weights close to the
-        optimum.
+        r"""Return dual points near given multipliers and flows for nearly optimal weights.
 
-        Since ε is small, an error in :math:`g_b` or R costs its square over 4ε. Therefore the
-        multipliers are moved until :math:`B'1 = 2\varepsilon b`, :math:`R = 2\varepsilon W` is
-        chosen, and the flows of W, or those given, are corrected by the flows of least squares with
-        the remaining divergence. Near p = 1 the correction can cost more than R without it does,
-        and for p = 1 it can violate the bound of the flows: the points without correction and the
-        scaled points are returned too.
+        An error in :math:`g_b` or R costs its square over 4ε: the multipliers move until :math:`B'1
+        = 2\varepsilon b`, and flows of least squares correct those of W, and those given, to
+        :math:`R = 2\varepsilon W`. Near p = 1 the correction can cost more than R does, and violate
+        the bound of the flows: points without it, and scaled ones, are returned too.
         """
         alpha = self.scores.moved_to_balance(self.projected(alpha), self.loss, 2.0 * self.eps * b)
         wanted = self.scores.gradient(alpha).W.value - 2.0 * self.eps * W
@@ -518,9 +486,7 @@ def bound_m3svm(
     delta: float,
     sample_weight: Any,
 ) -> M3SVM:
-    """Check all arguments and bind the statement to the data; the arguments are those of
-    :func:`m3svm`.
-    """
+    """Check the arguments of :func:`m3svm` and bind the statement to the data."""
     lam = check_number(lam, "lam")
     p = check_exponent(p, infinite=False)
     eps = check_number(
@@ -545,12 +511,7 @@ class HardMarginM3SVM(PairwiseStatement):
         return {"p": self.p, "norm": self.norm}
 
     def evaluate(self, model: MulticlassModel) -> Evaluation:
-        """The regulariser at the model, or ``inf`` if a difference is below 1 by more than
-        rounding.
-
-        Where a difference may be below 1 by rounding the upper end is that of the multiple of the
-        model that has the margin.
-        """
+        """Return the regulariser, of a scaled model where f < 1 by rounding; ``inf`` past that."""
         f = self.scores.model_differences(model)
         smallest = min(1.0, f.least)
         if not ((f.upper >= 1.0).all() and smallest > 0):
@@ -599,13 +560,10 @@ class HardMarginM3SVM(PairwiseStatement):
 
     @property
     def _bounded(self) -> bool:
-        """Whether the flows have a bound instead of a cost."""
         return self.p == 1 or math.isinf(self.p)
 
     def _cost(self, S: Bounded) -> Bounded:
-        """Return the conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1 on its
-        domain.
-        """
+        """Return the conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1."""
         size = dual_lengths(S, self.norm)
         if self.p == 1:
             size = row_maxima(size[None, :])
@@ -614,11 +572,7 @@ class HardMarginM3SVM(PairwiseStatement):
         return total(size)
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of α ≥ 0, the balance, div S = G and, for p = 1 and ∞, the bound of S.
-
-        A residual of div S = G within the bound on its rounding is not a violation:
-        :meth:`evaluate_dual` counts it.
-        """
+        """A residual of div S = G within its rounding is none: :meth:`evaluate_dual` counts it."""
         alpha = self.multipliers(dual)
         S = self.flow(dual)
         outside = self.domain_violation(alpha)
@@ -635,8 +589,7 @@ class HardMarginM3SVM(PairwiseStatement):
         return found if math.isfinite(R.distance) else math.inf
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """Σα less the conjugate at a feasible (α, S), and less what a residual R of div S = G can
-        cost.
+        """Return Σα less the conjugate at a feasible (α, S) and the cost of R = G − div S.
 
         For an optimal W whose columns sum to zero <R, W> is at most ‖R‖‖W‖, and ‖W‖² is the mean
         over the classes of the squared differences: with κ = ‖R‖√(pairs/c) the optimum x has x + κ
@@ -665,9 +618,7 @@ class HardMarginM3SVM(PairwiseStatement):
     def scaled_to_margin(
         self, W: Floats, b: Floats, smallest: float, support: NDArray[np.bool_]
     ) -> MulticlassModel:
-        """Return the multiple of a model, of least difference `smallest`, whose differences are at
-        least 1 for certain if possible.
-        """
+        """Return a model's multiple, of least difference `smallest`, with f ≥ 1 for certain."""
         for shrink in SHRINKS:
             divisor = smallest * (1.0 - shrink)
             model = self.scores.model(W / divisor, b / divisor, support)
@@ -679,9 +630,7 @@ class HardMarginM3SVM(PairwiseStatement):
         return self.scores.model(W / smallest, b / smallest, support)
 
     def _ranges(self, W: Floats) -> tuple[Floats, Floats]:
-        """Return the least and the largest value of each bias of sum 0 with which the weights have
-        the margin.
-        """
+        """Return the least and the largest biases of sum 0 with which the weights have f ≥ 1."""
         data = self.scores.data
         gamma = 1.0 - self.differences(W, np.zeros(data.c))
         return tight_ranges(
@@ -717,9 +666,6 @@ class HardMarginM3SVM(PairwiseStatement):
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
     ) -> RecoveredPoints:
-        """The model of (W, b) scaled to the margin, and the multipliers with the flows of the
-        solver and those of W.
-        """
         weights = self.solved_weights(variables)
         if weights is None:
             return RecoveredPoints([], [])

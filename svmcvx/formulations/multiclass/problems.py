@@ -36,16 +36,12 @@ DEFAULT_K = 2
 
 
 class MulticlassProblem(FormulationProblem):
-    """What the cvxpy problems on score differences share."""
-
     @property
     def coefficients(self) -> int:
         return 2 * super().coefficients * int(self.formulation.scores.data.c)
 
     def model_at_variables(self) -> MulticlassModel | None:
-        """Return the model of the present values of ``W`` and ``b``, exactly as they are; None
-        where they have none.
-        """
+        """Return the model of the present values of ``W`` and ``b``; None where they have none."""
         statement: MulticlassStatement = self.formulation
         weights = statement.solved_weights(
             {name: variable.value for name, variable in self.var_dict.items()}
@@ -54,8 +50,6 @@ class MulticlassProblem(FormulationProblem):
 
 
 class ClassicalProblem(MulticlassProblem):
-    """The problem of one of the classical machines."""
-
     lam: cp.Parameter
 
 
@@ -283,20 +277,13 @@ sparse_multinomial_lr: ClassicalBuilder = _named(
 
 
 class M3SVMProblem(MulticlassProblem):
-    """The problem of M3SVM; see :func:`m3svm`."""
-
     lam: cp.Parameter
     eps: cp.Parameter
     cone: str
 
 
 class HardMarginM3SVMProblem(MulticlassProblem):
-    """The hard-margin problem; see :func:`m3svm_hard_margin`."""
-
     def model_at_variables(self) -> MulticlassModel | None:
-        """Refuse: a solver's point misses the margin by its tolerance, so that it is infeasible
-        until it has been scaled.
-        """
         raise BuildError(
             "a hard-margin model is the solver's point scaled until every score difference is at"
             " least 1, so that the values of the variables do not tell whether it meets added"
@@ -323,17 +310,17 @@ class _PairNormVariables:
         self.constraints = [(self.V == W @ P).set_label("pairs")]
 
     def sizes(self) -> cp.Expression:
-        """Norm of each column of V."""
+        """Return the norm of each column of V."""
         return cp.norm(self.V, 2, axis=0) if self.norm == 2 else cp.sum(cp.abs(self.V), axis=0)
 
     def largest(self) -> cp.Expression:
-        """The largest norm."""
+        """Return the largest norm."""
         u = cp.Variable(name="u")
         self.constraints.append((self.sizes() <= u).set_label("length"))
         return u
 
     def powers(self, p: float) -> tuple[cp.Expression, str]:
-        """The sum of the norms to the power p, and the cone that states it."""
+        """Return the sum of the norms to the power p, and the cone that states it."""
         cone = "second-order cones" if self.norm == 2 else "linear"
         if p == 1:
             return cp.sum(self.sizes()), cone
@@ -348,9 +335,7 @@ class _PairNormVariables:
         return cp.sum(t), "power cone"
 
     def root_of_powers(self, p: float) -> cp.Expression:
-        """The p-th root of the sum of the norms to the power p: numbers of order one for any p,
-        with ``t`` the share of each pair in the sum, times the root.
-        """
+        """Return the p-th root of :meth:`powers`; ``t`` is the root times a pair's share."""
         r = cp.Variable(name="r")
         u = cp.Variable(self.V.shape[1], name="u")
         t = cp.Variable(self.V.shape[1], name="t")

@@ -69,12 +69,7 @@ class Gradient(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScoreSpace:
-    """Training data of several classes: scores, their differences, the linear maps of multipliers,
-    and models.
-
-    With a free intercept the columns of dense data are centred: this changes the intercept alone,
-    and avoids cancellation in data with a large offset.
-    """
+    """Data of several classes with their scores; dense ones are centred for a free intercept."""
 
     data: MulticlassData
     intercept: str
@@ -82,14 +77,13 @@ class ScoreSpace:
 
     @cached_property
     def centre(self) -> Floats:
-        """What was subtracted from the columns."""
+        """The mean that was subtracted from the columns."""
         if self.intercept == "free" and not sp.issparse(self.data.X):
             return np.asarray(self.data.X.mean(axis=0))
         return np.zeros(self.data.X.shape[1])
 
     @cached_property
     def X(self) -> Features:
-        """The data, centred where the intercept is free and the data are dense."""
         return self.data.X - self.centre if self.centre.any() else self.data.X
 
     @cached_property
@@ -162,11 +156,7 @@ class ScoreSpace:
         return found
 
     def model_differences(self, model: MulticlassModel) -> Bounded:
-        """Return the differences of a model on the data as they were passed.
-
-        Data with a large offset are shifted, and the biases with them, exactly: they keep the
-        digits that the offset would cost.
-        """
+        """Return f on the data as passed; a large offset goes into the biases without rounding."""
         rows, shift = self._shifted
         b = exact(model.intercept)
         if shift.any():
@@ -194,12 +184,10 @@ class ScoreSpace:
     def stated_differences(
         self, W: cp.Variable, b: cp.Variable | None
     ) -> tuple[cp.Expression, list[cp.Constraint]]:
-        """Return the differences f of shape (n, c − 1) as a cvxpy expression, and the constraints
-        that go with it.
+        """Return the differences f of shape (n, c − 1) in cvxpy, and their constraints.
 
-        With penalised biases, centred data state another problem. Dense data are instead centred by
-        a change of variables, :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`, which improves
-        the scaling for the solver.
+        With penalised biases a change of variables centres dense data, for the scaling alone:
+        :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`.
         """
         import cvxpy as cp
 
@@ -223,7 +211,7 @@ class ScoreSpace:
         return found
 
     def _bounded_coefficients(self, alpha: Floats) -> Bounded:
-        """B, of which the sums for the own classes are rounded."""
+        """Return B; only the sums for the own classes are rounded."""
         found, own = (
             Bounded(self.expand(-alpha), np.zeros((self.data.n, self.data.c))),
             row_sums(exact(alpha)),
@@ -242,14 +230,12 @@ class ScoreSpace:
         return 0.0 if zero else max(float(np.abs(found.value).max()), SMALLEST)
 
     def _bounded_balance(self, alpha: Floats) -> tuple[Bounded, bool]:
-        """g_b, and whether it is exactly 0."""
+        """Return g_b, and whether it is exactly 0."""
         found = imbalance(alpha, self.data.codes, self.data.c)
         return found, is_balanced(alpha, self.data.codes, self.data.c, found)
 
     def _remembered(self, name: str, evaluate: Callable[[Floats], Result], alpha: Floats) -> Result:
-        """Return a value of the multipliers; the last one is remembered: it is asked for when a
-        point is repaired, tested and evaluated.
-        """
+        """Return a value at the latest multipliers, for repair, test and evaluation alike."""
         known = self._latest.get(name)
         if known is None or not np.array_equal(known[0], alpha):
             known = self._latest[name] = (alpha.copy(), evaluate(alpha))
@@ -269,11 +255,10 @@ class ScoreSpace:
         return Gradient(W, Ball.around(b))
 
     def moved_to_balance(self, alpha: Floats, loss: ScoreLoss, target: Floats) -> Floats:
-        """Return multipliers inside their domain with B'1 equal to `target`, or as near to it as
-        this method gets.
+        """Return multipliers inside their domain with B'1 equal to `target`, or near it.
 
         A multiplier moves by its distance from its bounds times the difference of two potentials,
-        one a class, which solve a least-squares problem. Multipliers at a bound stay there; where
+        one per class, which solve a least-squares problem. Multipliers at a bound stay there; where
         all others belong to differences f = 1, the dual objective changes to second order only.
         """
         s = self.data.weight[:, None]
@@ -307,8 +292,7 @@ class ScoreSpace:
         return np.asarray(potential[self.data.codes][:, None] - potential[self.others])
 
     def balanced(self, alpha: Floats, loss: ScoreLoss) -> Floats:
-        """Return multipliers inside their domain with B'1 = 0, both exactly; those that are so
-        already as they are.
+        """Return multipliers inside their domain with B'1 = 0, both exactly.
 
         The imbalance that :meth:`moved_to_balance` leaves is removed by a convex combination with
         multipliers that are equal for all observations of a class: every imbalance is the opposite
@@ -344,17 +328,13 @@ class ScoreSpace:
         return np.zeros_like(alpha)
 
     def expand(self, alpha: Floats) -> Floats:
-        """Return multipliers of shape (n, c − 1) as a matrix of shape (n, c) with a zero for the
-        own class.
-        """
+        """Return multipliers of shape (n, c − 1) in shape (n, c), zero for the own class."""
         full = np.zeros((self.data.n, self.data.c))
         full.ravel()[self._places] = alpha
         return full
 
     def compress(self, alpha: Any, name: str) -> Floats:
-        """Return multipliers of shape (n, c), or with rows for observations of weight zero too, in
-        shape (n, c − 1).
-        """
+        """Return α of shape (n, c), or with rows of weight zero, in shape (n, c − 1)."""
         given = np.asarray(alpha, dtype=np.float64)
         data = self.data
         if given.shape == (data.rows, data.c):
@@ -367,9 +347,7 @@ class ScoreSpace:
         return np.asarray(given.ravel()[self._places])
 
     def model(self, W: Floats, b: Floats, support: NDArray[np.bool_]) -> MulticlassModel:
-        """Return the model of weights in terms of the features and of biases that belong to
-        :attr:`X`.
-        """
+        """Return the model with biases that belong to :attr:`X`."""
         return MulticlassModel(
             coef=W,
             intercept=b - self.centre @ W,
@@ -380,16 +358,13 @@ class ScoreSpace:
 
 @dataclass(frozen=True, eq=False)
 class MulticlassStatement(Formulation):
-    """What the statements of all multi-class formulations share: one linear score a class, a loss
-    of score differences.
-    """
+    """A statement with one linear score per class and a loss of score differences."""
 
     scores: ScoreSpace
     loss: ScoreLoss
 
     @property
     def weight(self) -> Floats:
-        """Weights of the losses, of the observations of positive weight."""
         return self.scores.data.weight
 
     @property
@@ -423,7 +398,6 @@ class MulticlassStatement(Formulation):
         return self.scores.compress(dual["alpha"], self.name)
 
     def zero_dual(self) -> Dual:
-        """Return the dual point of zeros."""
         return {"alpha": np.zeros((self.scores.data.n, self.scores.data.c))}
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
@@ -437,9 +411,7 @@ class MulticlassStatement(Formulation):
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
     ) -> RecoveredPoints:
-        """The models of (W, b), polished and as solved, and the dual points near the multipliers of
-        the solver.
-        """
+        """Return models polished and as solved, and dual points near the solver's multipliers."""
         weights = self.solved_weights(variables)
         points = RecoveredPoints([], [])
         if weights is None:
@@ -458,15 +430,11 @@ class MulticlassStatement(Formulation):
         return points
 
     def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
-        """Return the terms of P without losses as a function of W and b, if there is one, stacked;
-        None where they have no second derivatives.
-        """
+        """Return P without losses at (W, b) stacked; None without second derivatives."""
         return None
 
     def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
-        """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too
-        large for it.
-        """
+        """Return P's minimum near (W, b) by Newton's method; None if not smooth or too large."""
         biased = self.scores.intercept != "none"
         start = np.vstack([W, b]) if biased else W
         # More unknowns take more than a second.
@@ -493,17 +461,13 @@ class MulticlassStatement(Formulation):
         return self.loss.project(np.nan_to_num(alpha, nan=0.0), self.weight)
 
     def domain_violation(self, alpha: Floats) -> float:
-        """Largest violation of the domain of the loss, 0 only if there is none; ``inf`` for
-        multipliers that are not numbers.
-        """
+        """Return the violation of the domain of the loss; ``inf`` where an entry is not finite."""
         if not np.isfinite(alpha).all():
             return np.inf
         return self.loss.domain_violation(alpha, self.weight)
 
     def minus_conjugate(self, alpha: Floats) -> Bounded:
-        r"""Return what the losses contribute to the dual objective, :math:`\sum_i s_i
-        g(\alpha_i/s_i)`.
-        """
+        r"""Return the losses' part of the dual objective, :math:`\sum_i s_i g(\alpha_i/s_i)`."""
         found: Bounded = by_rows(
             lambda a, s: total(self.loss.conjugate(a, s)), exact(alpha), self.weight
         )
@@ -511,7 +475,6 @@ class MulticlassStatement(Formulation):
 
     @cached_property
     def class_weights(self) -> Floats:
-        """Sum of the weights of each class."""
         data = self.scores.data
         return np.asarray(
             np.bincount(data.codes, weights=data.weight, minlength=data.c), dtype=np.float64
@@ -519,10 +482,7 @@ class MulticlassStatement(Formulation):
 
     @cached_property
     def _constant(self) -> tuple[float, Floats]:
-        """Objective of W = 0 with the best of a few biases, rounded, and these: equal ones, the
-        logarithms of the weights of the classes, and biases that prefer the heaviest class or
-        follow the order of the weights.
-        """
+        """Objective and biases of the best of a few models with W = 0."""
         c, sums = self.scores.data.c, self.class_weights
         choices = [np.zeros(c)]
         if self.scores.intercept != "none":
@@ -552,7 +512,7 @@ class MulticlassStatement(Formulation):
         return lower >= 0.0 and upper < self._constant[0] * (1.0 - 1e-9)
 
     def bias_penalty(self, b: Floats) -> float:
-        """Return what the formulation adds to its objective for biases."""
+        """Return the penalty of the biases in the objective."""
         return 0.0
 
     def export_dual(self, dual: Dual) -> Dual:
@@ -562,9 +522,7 @@ class MulticlassStatement(Formulation):
         return {**dual, "alpha": full}
 
     def solved_weights(self, variables: Mapping[str, Any]) -> tuple[Floats, Floats] | None:
-        """Return W in terms of the features and b from the values of the variables, None where a
-        solver has left none.
-        """
+        """Return W in terms of the features and b; None where a solver has left none."""
         W, b = variables["W"], variables.get("b", np.zeros(1))
         if not (usable(W) and usable(b)):
             return None
@@ -580,22 +538,16 @@ class MulticlassStatement(Formulation):
         return candidates
 
     def differences(self, W: Floats, b: Floats) -> Floats:
-        """Return the score differences of weights in terms of the features and of biases that
-        belong to ``scores.X``.
-        """
+        """Return f for biases that belong to ``scores.X``."""
         return self.scores.differences(self.scores.X @ W + b)
 
     def model(self, W: Floats, b: Floats) -> MulticlassModel:
-        """Return the model of weights in terms of the features and of biases that belong to
-        ``scores.X``.
-        """
+        """Return the model with biases that belong to ``scores.X``."""
         return self.scores.model(W, b, self.loss.support(self.differences(W, b)))
 
 
 def require_problem_memory(scores: ScoreSpace, what: str) -> None:
-    """Raise a :class:`~svmcvx.errors.BuildError` unless the differences, as functions of (W, b),
-    would fit into memory.
-    """
+    """Raise a BuildError unless the differences, as functions of (W, b), fit into memory."""
     n, d = scores.factor.shape
     entries = 2.0 * n * (scores.data.c - 1) * d
     # Bytes that compiling and solving need for each entry.
@@ -629,25 +581,20 @@ def lengths(V: R, norm: int) -> R:
 
 
 def dual_lengths(S: R, norm: int) -> R:
-    """Return the dual norm of each column: Euclidean, or the largest absolute value for
-    ``norm=1``.
-    """
+    """Return the dual norm per column: Euclidean, or the largest absolute value for ``norm=1``."""
     found: R = lengths(S, norm) if norm == 2 else row_maxima(abs(S.T))
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class PairwiseStatement(MulticlassStatement):
-    """What the statements with norms of pairwise differences share: dual points with flows between
-    the classes.
-    """
+    """A statement with norms of pairwise differences, whose dual points have flows."""
 
     p: float
     norm: int
 
     @cached_property
     def P(self) -> Floats:
-        """The matrix whose columns take the difference of two classes."""
         return pair_differences(self.scores.data.c)
 
     def flow(self, dual: Dual) -> Floats | None:
@@ -684,9 +631,7 @@ class PairwiseStatement(MulticlassStatement):
         return gradient.W - Ball.around(exact(S) @ self.P.T)
 
     def least_flow(self, divergence: Floats) -> Floats:
-        """Return the flows of least squares with the divergence D, of shape (d, c) with columns
-        that sum to zero.
-        """
+        """Return the flows of least squares with a divergence whose columns sum to zero."""
         return np.asarray(divergence @ self.P / self.P.shape[0])
 
     def power_flow(self, W: Floats, lam: float, p: float) -> Floats:
@@ -700,9 +645,7 @@ class PairwiseStatement(MulticlassStatement):
 
 
 class PenaltyDerivatives(NamedTuple):
-    """A penalty at a point of shape (r, c): value, gradient, and second derivatives of shape (r, c,
-    r, c).
-    """
+    """A penalty at a point of shape (r, c) with its derivatives, shapes (r, c) and (r, c, r, c)."""
 
     value: float
     gradient: Floats
@@ -717,9 +660,7 @@ def newton_steps(
     point: Floats,
     penalty: Callable[[Floats], PenaltyDerivatives],
 ) -> Floats:
-    """Return the minimum near a point of shape (r, c) of the loss of the scores ``X @ point`` plus
-    a penalty.
-    """
+    """Minimise the loss of the scores ``X @ point`` plus a penalty near a point of shape (r, c)."""
     s = scores.data.weight[:, None]
     for _ in range(30):
         f, terms = scores.differences(X @ point), penalty(point)
@@ -781,9 +722,7 @@ class Regulariser(ABC):
         """State Ω(W) for λ = 1 in cvxpy."""
 
     def curvature(self, c: int) -> float | None:
-        """Return κ where Ω(W) = κ‖W‖² for λ = 1 and columns that sum to zero, None for another
-        regulariser.
-        """
+        """Return κ where Ω(W) = κ‖W‖² for λ = 1 and columns that sum to zero, else None."""
         return None
 
 
