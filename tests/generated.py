@@ -186,15 +186,12 @@ def task_of(value):
 def in_a_line(value):
     """Return the first paragraph of a docstring as Markdown."""
     text = " ".join(inspect.getdoc(value).partition("\n\n")[0].split())
-    # A table would take the backslash of a norm for its own.
-    text = re.sub(
-        r":math:`([^`]*)`", lambda found: "$" + found[1].replace(r"\|", r"\Vert ") + "$", text
-    )
+    text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
     text = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
-    return re.sub(r"(?<!\\)\|", r"\\|", text.replace("``", "`"))
+    return text.replace("``", "`")
 
 
-def api_tables():
+def api_lists():
     """Every public name once, by task, with the first sentence of its docstring."""
     found = {task: [] for task in TASKS}
     seen = set()
@@ -205,17 +202,13 @@ def api_tables():
             if id(value) in seen or not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue
             seen.add(id(value))
-            found[task_of(value)].append(
-                (code(f"sx{room.removeprefix('svmcvx')}.{name}"), in_a_line(value))
-            )
-    parts = [
-        f"### {task}\n\n{table(('name', 'what it is'), rows)}\n" for task, rows in found.items()
-    ]
-    return "\n" + "".join(parts)
+            public = f"sx{room.removeprefix('svmcvx')}.{name}"
+            found[task_of(value)].append(f"- `{public}`: {in_a_line(value)}\n")
+    return "\n" + "".join(f"### {task}\n\n{''.join(lines)}\n" for task, lines in found.items())
 
 
 TABLES = {
-    "docs/api.md": {"api": api_tables},
+    "docs/api.md": {"api": api_lists},
     "docs/formulations.md": {"builders": builder_table, "scaling": scaling_table},
     "README.md": {"formulations": formulation_table},
     "docs/choosing.md": {"fast": fast_table},

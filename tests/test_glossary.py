@@ -95,7 +95,7 @@ def test_terms_of_the_glossary_are_in_the_code():
     texts = "".join(path.read_text() for path in ROOT.rglob("*.py"))
     terms = rows("Terms")
     assert len(terms) >= 40
-    for term, _, meaning, code in terms:
+    for term, meaning, code in terms:
         assert meaning, term
         for word in re.findall(r"`([^`]+)`", code):
             last = word.split(".")[-1].split("=")[0]
