@@ -35,7 +35,7 @@ PROVED_IN_BLOCKS = ("psvm", "penalised psvm", "odm")
 
 
 def usable(values: Any) -> bool:
-    """Whether a solver has left finite numbers."""
+    """Return whether a solver has left finite numbers."""
     if isinstance(values, (list, tuple)):
         return all(map(usable, values))
     return values is not None and bool(np.isfinite(values).all())
@@ -51,9 +51,7 @@ def penalised_space(
 
 
 def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 0.0) -> Floats:
-    """Return numbers indexed like the data that were passed in, with `fill` for observations of
-    weight zero.
-    """
+    """Return numbers indexed like the passed data, with `fill` at observations of weight zero."""
     full = np.full(data.rows, fill)
     full[data.index] = values
     return full
@@ -404,7 +402,6 @@ class LinearDual:
         return frozenset(("w",)) if self.space.factor_is_data else frozenset()
 
     def values(self, model: BinaryModel) -> dict[str, Bounded]:
-        """Return the values of :attr:`variables` at a model."""
         if "w" not in self.variables:
             return {}
         w = np.asarray(model.coef)
@@ -412,7 +409,7 @@ class LinearDual:
         return {"w": exact(w)}
 
     def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
-        """Return the multipliers of the losses from what a solver has left."""
+        """Return the multipliers of the losses from the values of a solver."""
         w = np.asarray(variables["w"], dtype=np.float64)
         return {"theta": self.statement.multipliers(self.statement.margins_at(w))}
 
@@ -422,16 +419,15 @@ class LinearDual:
         return found
 
     def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
-        """Return feasible multipliers of the losses, and the parts of c_b that go with them."""
+        """Return feasible multipliers of the losses, and their parts of c_b."""
         return self.statement.repair(dual), term.on_b
 
     def violation(self, dual: Dual, term: LinearTerm) -> float:
-        """Largest violation of a dual constraint, 0 only if there is none."""
         found: float = self.statement.dual_violation(dual)
         return found
 
     def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
-        """The dual objective with the term, a lower bound at feasible multipliers."""
+        """Return the dual objective with the term, a lower bound at feasible multipliers."""
         if term.w is None:
             norm = self.space.point(self.statement.coefficients(dual)).squared_norm
         else:
@@ -442,7 +438,5 @@ class LinearDual:
 
 @runtime_checkable
 class HasLinearDual(Protocol):
-    """A statement whose dual side can have an added linear term."""
-
     def linear_dual(self) -> LinearDual:
-        """Return that dual side."""
+        """Return the dual side to which a linear term can be added."""

@@ -72,10 +72,7 @@ NEARLY = 1e-4
 
 
 class StandardForm(NamedTuple):
-    """Kind and affine expressions of a constraint; `factor` converts its multiplier.
-
-    An inequality has as many rows for each entry of the constraint as it has `parts`.
-    """
+    """Kind and parts of a constraint, rows for each of its entries; multipliers times `factor`."""
 
     kind: str
     parts: tuple[cp.Expression, ...]
@@ -84,7 +81,7 @@ class StandardForm(NamedTuple):
 
 
 def standard_form(constraint: cp.Constraint) -> StandardForm | None:
-    """Return a constraint in the form of the table, None where it has none."""
+    """Return a constraint in the form of the table; None if it has none."""
     if isinstance(constraint, cp.SOC):
         t, u = constraint.args
         return StandardForm("norm", (t, u)) if t.size == 1 and u.ndim == 1 else None
@@ -127,14 +124,13 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
 
 
 def _terms(expression: cp.Expression) -> list[cp.Expression]:
-    """The terms of a sum."""
     if isinstance(expression, AddExpression):
         return [part for term in expression.args for part in _terms(term)]
     return [expression]
 
 
 def _unscaled(expression: cp.Expression) -> tuple[cp.Expression, float]:
-    """An expression without its positive constant factors, and their product."""
+    """Return an expression without its positive constant factors, and their product."""
     factor = 1.0
     while type(expression).__name__ in ("multiply", "MulExpression", "DivExpression"):
         constants = [part for part in expression.args if part.is_constant() and part.size == 1]
@@ -170,12 +166,12 @@ class AddedRows:
     left_out: frozenset[int]
 
     def on_b(self) -> Floats:
-        """Coefficients of a free intercept: 0 and ±1."""
+        """Return the coefficients of a free intercept: 0 and ±1."""
         matrix = self.matrices.get("b")
         return np.zeros(self.offset.size) if matrix is None else matrix.toarray()[:, 0]
 
     def repaired(self, m: Floats) -> Floats:
-        """Return multipliers in their cones."""
+        """Return multipliers projected to their cones."""
         m = np.clip(np.nan_to_num(np.asarray(m, dtype=np.float64), nan=0.0), -LARGEST, LARGEST)
         for group in self.groups:
             part = m[group.rows]
@@ -186,13 +182,13 @@ class AddedRows:
         return m
 
     def outside(self, m: Floats) -> float:
-        """Return how far multipliers are from their cones, 0 only if they are in them."""
+        """Return the distance of multipliers from their cones, 0 only if they are inside."""
         if m.shape != self.offset.shape or not np.isfinite(m).all():
             return math.inf
         return float(np.abs(self.repaired(m) - m).max(initial=0.0))
 
     def term(self, m: Floats, relaxation: float) -> LinearTerm:
-        """Return what multipliers add to the objective, less a relaxation of the constraints."""
+        """Return the term of the objective by multipliers, less a relaxation of the constraints."""
         constant = _with_coefficient_error(exact(self.offset) * exact(m), np.abs(self.offset * m))
         b, normal = self.on_b(), None
         if "w" in self.matrices:
@@ -200,21 +196,20 @@ class AddedRows:
         return LinearTerm(normal, (m * b)[b != 0.0], total(constant) - relaxation)
 
     def with_parts(self, m: Floats, on_b: Floats) -> Floats:
-        """Return multipliers whose parts of the intercept's coefficient are those given."""
+        """Return multipliers with given parts of the intercept's coefficient."""
         b = self.on_b()
         changed = m.copy()
         changed[b != 0.0] = on_b * b[b != 0.0]
         return self.repaired(changed)
 
     def values(self, at: Mapping[str, Bounded]) -> Bounded:
-        """Return the rows at values of the variables."""
         found = _with_coefficient_error(exact(self.offset), np.abs(self.offset))
         for name, matrix in self.matrices.items():
             found = found + _product(matrix, at[name])
         return found
 
     def excess(self, at: Mapping[str, Bounded]) -> list[Floats]:
-        """Return for each group numbers that are at least its violations."""
+        """Return upper bounds on the violations per group."""
         values = self.values(at)
         found = []
         for group in self.groups:
@@ -228,7 +223,7 @@ class AddedRows:
         return found
 
     def relaxation(self, m: Floats, excess: Sequence[Floats]) -> float:
-        """Return at least what the sum loses where the constraints are relaxed so far."""
+        """Return an upper bound on the loss of the sum in the constraints relaxed by `excess`."""
         lost = [exact(0.0)]
         for group, over in zip(self.groups, excess, strict=True):
             part = np.abs(m[group.rows])[: over.size]
@@ -243,7 +238,7 @@ def _with_coefficient_error(x: Bounded, size: Floats) -> Bounded:
 
 
 def _product(matrix: Any, x: Bounded) -> Bounded:
-    """The product of a sparse matrix of coefficients with a vector."""
+    """Return the product of a sparse matrix of coefficients with a vector."""
     magnitude = np.asarray(abs(matrix) @ np.abs(x.value))
     rounding = np.where(magnitude > 0.0, inner_error(int(matrix.shape[1]), magnitude), 0.0)
     spread = np.asarray(abs(matrix) @ np.broadcast_to(x.error, x.shape))
@@ -257,7 +252,7 @@ DUAL_ORDER = {1.0: math.inf, 2.0: 2.0}
 
 
 def norm_of_order_above(x: Floats, order: float) -> float:
-    """Return a number that is at least the norm of this order: 1, 2 or infinite."""
+    """Return an upper bound on the norm of order 1, 2 or infinity."""
     if order == 2.0:
         return norm_above(x)
     return total(exact(np.abs(x))).upper_end if order == 1.0 else float(np.abs(x).max(initial=0.0))
@@ -305,7 +300,6 @@ def read(
 
 
 def _stacked(parts: Sequence[tuple[dict[str, Any], Floats]]) -> tuple[dict[str, Any], Floats]:
-    """Rows of several expressions as one."""
     widths = {
         name: matrix.shape[1] for coefficients, _ in parts for name, matrix in coefficients.items()
     }
@@ -408,7 +402,7 @@ def completed(
 
 
 def _solved(constraint: cp.Constraint) -> Floats | None:
-    """The multipliers that a solver has left for a constraint, a cone's of its limit."""
+    """Return the solver's multipliers of a constraint, for a cone those of its limit."""
     found = constraint.dual_value
     found = found[0] if isinstance(found, (list, tuple)) else found
     if found is None or not np.isfinite(found).all():

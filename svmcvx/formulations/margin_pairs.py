@@ -48,9 +48,7 @@ FINEST = -1000
 
 
 class PartsPoint(NamedTuple):
-    """Multipliers of all problems, and a model of each: a linear one with
-    :meth:`PSVMParts.normals`, or an expansion with the coefficients α y.
-    """
+    """Multipliers and biases of all problems; a model has the normal or the expansion of α y."""
 
     alpha: Floats
     bias: Floats
@@ -74,12 +72,11 @@ class PSVMParts:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Where the numbers of each problem begin."""
         return self.layout.offsets[:-1]
 
     @cached_property
     def positives(self) -> NDArray[np.int64]:
-        """Observations of the positive class of each problem."""
+        """Number of observations of the positive class of each problem."""
         return np.add.reduceat(self.y > 0.0, self.starts, dtype=np.int64)
 
     @cached_property
@@ -96,19 +93,17 @@ class PSVMParts:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The row and the problem of each number of their arrays."""
+        """The row and the problem of each number."""
         return self.layout.all_rows, self.layout.spread(np.arange(self.layout.parts))
 
     @cached_property
     def _norms(self) -> Floats:
-        """At least the norm of the row of each number of their arrays."""
+        """Upper bounds on the norms of the rows, one per number."""
         return row_norms_above(self.rows.X)[self.layout.all_rows]
 
     @cached_property
     def _groups(self) -> list[tuple[Floats, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
-        """Of each group: its rows, on which side of which problems it stands, and where its numbers
-        are in their arrays, shape (problems, rows).
-        """
+        """Per group: rows, side and problem of each use, and the places of its numbers."""
         layout, found = self.layout, []
         for group, (first, last) in enumerate(pairwise(layout.starts.tolist())):
             side, part = np.nonzero((layout.groups == group).T)
@@ -123,19 +118,13 @@ class PSVMParts:
         return {}
 
     def _last_or_new(self, name: str, argument: Floats, compute: Callable[[], Any]) -> Any:
-        """Return what was computed last under a name, computed anew if its argument was another
-        one.
-        """
+        """Return the last value under a name, computed anew if its argument was another one."""
         if name not in self._last or not np.array_equal(self._last[name][0], argument):
             self._last[name] = argument.copy(), compute()
         return self._last[name][1]
 
     def normals(self, alpha: Floats) -> tuple[Floats, int]:
-        """Return X'v with v = αy of each problem, shape (problems, d), and the number of terms that
-        count for its errors. The last is kept.
-
-        It is that of centred rows, which is the same for a v of sum 0.
-        """
+        """Return X'αy of the centred rows per problem, and the number of terms of its errors."""
         found: tuple[Floats, int] = self._last_or_new(
             "normals", alpha, lambda: self._normals(alpha * self.y)
         )
@@ -155,9 +144,7 @@ class PSVMParts:
         return sides[0] + sides[1], most + 1
 
     def linear_scores(self, W: Floats) -> Floats:
-        """Return the inner products of the centred rows with the normal of their problem. The last
-        are kept.
-        """
+        """Return the inner products of the centred rows with the normals of their problems."""
         found: Floats = self._last_or_new("linear scores", W, lambda: self._linear_scores(W))
         return found
 
@@ -170,14 +157,13 @@ class PSVMParts:
         return value
 
     def scores(self, alpha: Floats) -> Bounded | None:
-        """Return Kv with v = αy; None if there was no room for the rows. The last is kept."""
+        """Return Kv with v = αy; None if there was no room for the rows."""
         found: Bounded | None = self._last_or_new(
             "scores", alpha, lambda: self.rows.products(self.layout, alpha * self.y)
         )
         return found
 
     def kernel_scores(self, alpha: Floats) -> Bounded:
-        """Return Kv with v = αy."""
         found = self.scores(alpha)
         if found is None:
             raise NotCertified("there was no room for the rows of the kernel; raise cache_size")
@@ -185,9 +171,7 @@ class PSVMParts:
 
     @quietly
     def evaluate(self, point: PartsPoint) -> PartsEvaluation:
-        """Return ½‖w‖² and C Σ s (1 − u)₊^p at the models, D at the multipliers, and the largest of
-        −α, the excess of α over its upper bound, and |y'α|.
-        """
+        """Return ½‖w‖², C Σ s (1 − u)₊^p, D, and the violation of the box and of y'α = 0."""
         alpha, spread = np.ascontiguousarray(point.alpha), self.layout.spread
         b: Any = point.bias
         if self.kernel is not None:
@@ -222,7 +206,7 @@ class PSVMParts:
         )
 
     def _sums(self, x: Bounded) -> Bounded:
-        """Return the sum of each problem, off by at most k u times that of the sizes."""
+        """Return the sums per problem, off by at most k u times the sums of the sizes."""
         k, starts = self.layout.sizes, self.starts
         value = np.add.reduceat(x.value, starts)
         error = roundings(1) * k * np.add.reduceat(np.abs(x.value), starts)
@@ -231,7 +215,7 @@ class PSVMParts:
         return Bounded(value, error * growth(self.layout.largest))
 
     def _violations(self, alpha: Floats) -> Floats:
-        """Return those of all problems; multipliers on a grid are added as integers."""
+        """Return the violations of all problems; multipliers on a grid are added as integers."""
         starts, size = self.starts, np.abs(alpha)
         outside = np.maximum(-alpha, alpha - self.cost_below) if self.p == 1 else -alpha
         found: Floats = np.maximum(np.maximum.reduceat(outside, starts), 0.0)
@@ -253,12 +237,11 @@ class PSVMParts:
         return found
 
     def _violation(self, alpha: Floats, y: Floats, cost: Floats) -> float:
-        """Return that of multipliers that are on no grid."""
         outside = np.maximum(-alpha, alpha - cost if self.p == 1 else -np.inf)
         return max(float(outside.max()), abs(imbalance(alpha, y)))
 
     def objective_without_normal(self) -> Floats:
-        """Return the smallest objective at w = 0 of each problem, p = 1 or 2, up to rounding."""
+        """Return the smallest objective at w = 0 per problem, p = 1 or 2, up to rounding."""
         one: Any = self.positives
         other: Any = self.layout.sizes - one
         if isinstance(self.weight, np.ndarray):

@@ -75,14 +75,12 @@ LP_ACCURACY = 1e-10
 
 
 def equal_share(n: int) -> float:
-    """Return the share by which two sums of at most `n` weights may differ and count as equal."""
+    """Return the relative difference of equal sums of at most `n` weights."""
     return EQUAL + roundings(2 * n)
 
 
 def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float]:
-    r"""Return the ends of the interval of all b that minimise :math:`\sum_i s_i(1 - y_i(f_i +
-    b))_+`.
-    """
+    r"""Return the ends of all b that minimise :math:`\sum_i s_i(1 - y_i(f_i + b))_+`."""
     breaks = y - f
     if (weight == weight[0]).all():
         # As many weights rise below a break as fall above it where it has as many breaks below it
@@ -103,16 +101,13 @@ def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float
 
 
 class SumOfBounded(NamedTuple):
-    """The set A of multipliers of an observation: each at most `largest`, their sum at most
-    `total`.
-    """
+    """The multipliers of an observation: each at most `largest`, their sum at most `total`."""
 
     largest: float
     total: float = math.inf
 
     @property
     def coupled(self) -> bool:
-        """Whether the sum has a bound."""
         return math.isfinite(self.total)
 
     def best(self, gamma: Floats) -> Floats:
@@ -126,9 +121,7 @@ class SumOfBounded(NamedTuple):
         return np.where(chosen, self.largest, 0.0)
 
     def distance(self, gamma: Floats) -> Floats:
-        """Return how far the slacks of each row, or differences of two, are from where the best
-        multipliers change.
-        """
+        """Return the distance of each row's slacks from a change of the best multipliers."""
         if not self.coupled:
             return np.asarray(np.abs(gamma).min(axis=1))
         count = round(self.total / self.largest)
@@ -149,9 +142,7 @@ def are_unique(
     domain: SumOfBounded,
     b: Floats,
 ) -> bool:
-    """Return whether no optimal intercepts of sum 0 are more than :data:`SHORT` apart, as far as
-    multipliers tell.
-    """
+    """Return whether multipliers prove optimal intercepts of sum 0 at most :data:`SHORT` apart."""
     n, c = gamma.shape[0], gamma.shape[1] + 1
     s = weight[:, None]
     here = gamma - (b[codes][:, None] - b[others])
@@ -173,7 +164,6 @@ def are_unique(
 
 
 def _along_paths(d: Floats) -> Floats:
-    """Return the lengths of the shortest paths."""
     for k in range(d.shape[0]):
         d = np.minimum(d, d[:, k, None] + d[k])
     return d
@@ -187,9 +177,7 @@ def intercept_ranges(
     domain: SumOfBounded,
     b: Floats,
 ) -> tuple[Floats, Floats] | None:
-    """Return the least and the largest value of each intercept of sum 0; None without an answer of
-    the linear program in time.
-    """
+    """Return the range of each intercept of sum 0; None if the linear program has no answer."""
     if not np.isfinite(gamma).all():
         return None
     start, scaled = b, weight / weight.max()
@@ -231,9 +219,7 @@ def intercept_ranges(
 def _flows(
     alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]
 ) -> tuple[Floats, Floats]:
-    """Return what each class receives from its own observations and what others take from it: equal
-    at an optimum.
-    """
+    """Return the sums of multipliers by own class and by other class, equal at an optimum."""
     c = alpha.shape[1] + 1
     received = np.bincount(codes, weights=alpha.sum(axis=1), minlength=c)
     taken = np.bincount(others.ravel(), weights=alpha.ravel(), minlength=c)
@@ -241,9 +227,7 @@ def _flows(
 
 
 def _reach(distance: Floats, size: int) -> float:
-    """Return the largest step of an intercept in which about `size` observations change, infinite
-    for all of them.
-    """
+    """Return the largest step of an intercept in which about `size` observations change."""
     if distance.size <= size:
         return math.inf
     reach = float(np.partition(distance, size)[size])
@@ -262,9 +246,7 @@ def _solve_window(
     window: NDArray[np.intp],
     reach: float,
 ) -> tuple[Floats, Floats | None] | None:
-    """Return the multipliers of some observations with those of the others held, and the step of b
-    where that is as long as allowed.
-    """
+    """Return the multipliers of a window, others held, and the step of b if it is at its bound."""
     m, width = window.size, gamma.shape[1]
     c = width + 1
     s = weight[window]
@@ -327,9 +309,7 @@ def tight_ranges(
     others: NDArray[np.intp],
     domain: SumOfBounded,
 ) -> tuple[Floats, Floats]:
-    """Return the least and the largest value of each intercept of sum 0 at which the multipliers
-    `a` are optimal.
-    """
+    """Return the range of each intercept of sum 0 at which the multipliers `a` are optimal."""
     n, c = gamma.shape[0], gamma.shape[1] + 1
     near = AT_BOUND * domain.largest if math.isfinite(domain.largest) else 0.0
     rows = np.arange(n)

@@ -68,11 +68,7 @@ class PlainProblem(cp.Problem):
     """A cvxpy problem whose ``solve()`` does not end at a commercial solver without a licence."""
 
     def solve(self, *args: Any, **kwargs: Any) -> Any:
-        """Solve as ``cvxpy.Problem`` does; see there.
-
-        cvxpy takes a commercial solver first as soon as it is installed. Where none is named, this
-        problem is solved by Clarabel, or by HiGHS or SCIP where it is mixed-integer.
-        """
+        """Solve as cvxpy does; without a named solver by Clarabel, HiGHS (linear) or SCIP."""
         if not (args or kwargs.keys() & {"solver", "solver_path", "method", "requires_grad"}):
             free = "CLARABEL"
             if self.is_mixed_integer():
@@ -82,16 +78,14 @@ class PlainProblem(cp.Problem):
         return super().solve(*args, **kwargs)
 
     def __copy__(self) -> Self:
-        """Return a problem with the same objective, constraints and variables, to be compiled and
-        solved on its own.
-        """
+        """Return a problem with the same parts, to be compiled and solved on its own."""
         found = type(self).__new__(type(self))
         found.__dict__.update(self.__dict__)
         cp.Problem.__init__(found, self._objective, self._constraints)
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but what is compiled, which belongs to the variables of this problem."""
+        """Return the state without compiled forms, which belong to this problem's variables."""
         state = {k: v for k, v in self.__dict__.items() if k not in ("__deepcopy__", "last_solver")}
         return {**state, "_cache": Cache(), "_solver_cache": {}}
 
@@ -210,9 +204,7 @@ class FormulationProblem(PlainProblem):
         return found
 
     def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The values of the variables by name, and of the multipliers by label; None where a solver
-        has left no finite ones.
-        """
+        """Return variables by name and multipliers by label; None where they are not finite."""
         variables = {name: variable.value for name, variable in self.var_dict.items()}
         multipliers = {
             label: constraint.dual_value for label, constraint in self.constraint_dict.items()
@@ -392,10 +384,7 @@ class FormulationProblem(PlainProblem):
 
 
 class MeasuredModel(NamedTuple):
-    """The model near the present values of the variables, and what the constraints say of it.
-
-    `at` is the model in the coordinates of the variables; its objective counts.
-    """
+    """The model of the variables, `at` it in their coordinates, and the constraints there."""
 
     model: Any
     at: Any
@@ -406,11 +395,9 @@ class MeasuredModel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedStatement(Formulation):
-    """A statement with further constraints.
+    """A statement with further constraints; `stated` has the coordinates of the variables.
 
-    Its dual points are those of the statement without them and, in ``"added"``, the multipliers of
-    the rows; without that entry the bound is that of the problem as built. `stated` is the
-    statement in the coordinates of the variables.
+    Dual points without ``"added"``, the rows' multipliers, bound the problem as built.
     """
 
     whole: Formulation
@@ -458,12 +445,7 @@ class ConstrainedStatement(Formulation):
         return self.measured.violation
 
     def evaluate(self, model: Any) -> Bounded:
-        """The objective, or ``inf`` at a model that is not known to meet the added constraints.
-
-        Where these bind variables that do not belong to the model, such as slacks, the objective of
-        the problem at all variables counts if it is larger: the model alone may be better than the
-        constraints allow.
-        """
+        """Return the objective, at all variables if larger; ``inf`` if constraints may fail."""
         if not self.violation(model) <= self.tol:
             return Evaluation(math.inf, 0.0)
         measured = self.measured
@@ -476,11 +458,10 @@ class ConstrainedStatement(Formulation):
 
     @property
     def _linear(self) -> LinearDual:
-        """The dual side of the statement plus a linear term."""
         return cast(HasLinearDual, self.stated).linear_dual()
 
     def _term(self, m: Floats) -> LinearTerm:
-        """What multipliers add to the objective, relaxed as far as the model needs it."""
+        """Return the term of multipliers, relaxed as far as the model needs it."""
         rows, measured = cast(AddedRows, self.rows), self.measured
         counts = measured is not None and measured.violation <= self.tol
         return rows.term(
@@ -529,12 +510,11 @@ class ConstrainedStatement(Formulation):
 
 
 def _without_added(dual: Dual) -> Dual:
-    """The entries of the statement without the constraints."""
     return {name: values for name, values in dual.items() if name != ADDED}
 
 
 def _numbers(model: Any) -> tuple[Any, ...]:
-    """What a model is made of, for comparison."""
+    """Return the parts of a model, for comparison."""
     return tuple(
         part.tobytes() if isinstance(part, np.ndarray) else repr(part)
         for part in vars(model).values()
@@ -553,7 +533,6 @@ class ConstrainedProblem(FormulationProblem):
 
     @property
     def formulation(self) -> ConstrainedStatement:
-        """The statement at the present values of the parameters and variables."""
         statement: ConstrainedStatement = super().formulation
         if statement.holds is not None:
             return statement
@@ -566,7 +545,7 @@ class ConstrainedProblem(FormulationProblem):
         return replace(statement, measured=self._measured(statement, model))
 
     def _rows(self, known: frozenset[str]) -> AddedRows:
-        """The rows of the added constraints at the present values of their parameters."""
+        """Return the rows of the added constraints at the present values of their parameters."""
         parameters = {
             parameter for constraint in self._added for parameter in constraint.parameters()
         }
@@ -577,7 +556,6 @@ class ConstrainedProblem(FormulationProblem):
         return self._read[1]
 
     def _measured(self, statement: ConstrainedStatement, model: Any) -> MeasuredModel:
-        """Measure the model of the variables."""
         rows = statement.rows
         at: Any = model if self.built is self.original else self.built.model_at_variables()
         left_out = [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
@@ -603,7 +581,7 @@ class ConstrainedProblem(FormulationProblem):
         )
 
     def _beside(self, statement: ConstrainedStatement) -> list[Dual]:
-        """Dual points with multipliers of the rows, from those that a solver has left."""
+        """Return dual points with multipliers of the rows, from the values of a solver."""
         rows, measured = statement.rows, cast(MeasuredModel, statement.measured)
         if rows is None or not rows.groups:
             return []
@@ -659,7 +637,7 @@ log = logging.getLogger(__name__)
 def following(
     function: Callable[..., Any], *parameters: cp.Parameter, name: str, **shape: Any
 ) -> cp.CallbackParam:
-    """Return a parameter >= 0 that follows others, those of the copy in a copy of the problem."""
+    """Return a parameter ≥ 0 that follows others, in a copy of the problem their copies."""
     return cp.CallbackParam(
         partial(_at_values, function, parameters), name=name, nonneg=True, **shape
     )
@@ -684,9 +662,7 @@ RAISES = {
 
 
 def require_conic_memory(factor: Any, what: str) -> None:
-    """Raise a :class:`~svmcvx.errors.BuildError` unless a conic problem with this factor fits into
-    memory.
-    """
+    """Raise a BuildError unless a conic problem with this factor fits into memory."""
     n, r = factor.shape
     entries = factor.nnz if sp.issparse(factor) else factor.size
     memory.require(
@@ -697,9 +673,7 @@ def require_conic_memory(factor: Any, what: str) -> None:
 
 
 def half_squared_norm(L: Any, v: cp.Expression, scale: cp.Parameter, what: str) -> cp.Expression:
-    """Return ½ ‖L'v‖² times the square of a parameter: through a thin factor, or through LL' itself
-    where the factor is as large.
-    """
+    """Return ½‖scale L'v‖², through LL' itself where the factor is dense and as large."""
     require_conic_memory(L, what)
     n, r = L.shape
     if 2 * r <= n or sp.issparse(L):
@@ -710,13 +684,7 @@ def half_squared_norm(L: Any, v: cp.Expression, scale: cp.Parameter, what: str) 
 
 
 def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, BuiltProblem]:
-    """Give a builder copies of the arrays it is passed, and note what it takes, for
-    ``Solution.timings.build``.
-
-    The problem and its statement own their data: changes of the arrays afterwards change nothing
-    that is solved or certified. The shared arguments, and the errors of a builder that names none,
-    are documented by :mod:`svmcvx.arguments`.
-    """
+    """Let a builder own its arrays, document and check shared arguments, and measure its time."""
     known = tuple(signature(documented(build, raises=RAISES)).parameters)
 
     @wraps(build)
