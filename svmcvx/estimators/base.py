@@ -118,9 +118,7 @@ SCORE_OF_EACH_CLASS = """    coef_, intercept_, support_, n_support_ : ndarray
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
-    """Make the annotated attributes of a class its keyword-only parameters, its own before those
-    that estimators share.
-    """
+    """Make a class's annotations its keyword-only parameters, before the shared ones."""
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     initialise = made.__init__
     signature = inspect.signature(initialise)
@@ -207,9 +205,7 @@ class CertifiedClassifier(_Fitted):
         return self._formulation
 
     def _builder(self) -> Callable[..., FormulationProblem]:
-        """Return the builder; by default that of the catalogue. An estimator outside the package
-        overrides it.
-        """
+        """Return the builder, the catalogue's unless an external estimator overrides it."""
         entry = find(self._stated_as())
         if entry is None:
             raise TypeError(
@@ -220,9 +216,7 @@ class CertifiedClassifier(_Fitted):
         return build
 
     def _settings(self) -> dict[str, Any]:
-        """Return the arguments of the builder other than data and weights; by default the
-        estimator's own parameters.
-        """
+        """Return the builder's arguments besides data and weights, the estimator's by default."""
         cls: Any = type(self)
         return {name: getattr(self, name) for name in _own_parameters(cls)}
 
@@ -362,9 +356,7 @@ class CertifiedClassifier(_Fitted):
     def _fit(
         self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None
     ) -> Self:
-        """Fit to validated data, from an earlier ``solution_`` for the same data where the solver
-        can use it.
-        """
+        """Fit to validated data, from an earlier ``solution_`` of these where it is useful."""
         classes, given = data.labels.classes, data.sample_weight
         counts = np.bincount(data.labels.codes, weights=given, minlength=classes.size)
         of_class = self._weights_of_classes(classes, counts)
@@ -390,9 +382,7 @@ class CertifiedClassifier(_Fitted):
         self.fit_status_ = int(self._warning is not None)
 
     def _without_other_classes(self, data: TrainingData, chosen: NDArray[np.intp]) -> TrainingData:
-        """Leave out the classes that have no weight, whose observations count to the first of the
-        others, and warn.
-        """
+        """Warn about classes without weight, and merge them into the first of the others."""
         codes, classes, features = data.labels.codes, data.labels.classes, data.labels.features
         left_out = ", ".join(map(repr, np.delete(classes, chosen).tolist()))
         warnings.warn(
@@ -411,9 +401,7 @@ class CertifiedClassifier(_Fitted):
         return len(labels)
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
-        """Remember the names and the number of features of `X`, or hold it against them; its values
-        have been checked.
-        """
+        """Set or compare the names and the number of features of validated `X`."""
         if reset and isinstance(X, np.ndarray) and not hasattr(self, "feature_names_in_"):
             # An array has no names.
             self.n_features_in_ = X.shape[1]
@@ -426,9 +414,7 @@ class CertifiedClassifier(_Fitted):
             raise DataError(str(error)) from None
 
     def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
-        """Return the problem to be solved, and its route; a kernel's scale is computed from all
-        classes together, for any weights.
-        """
+        """Return the problem and its route, with one kernel scale for all classes and weights."""
         settings, weight = self._settings(), data.sample_weight
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.
@@ -467,9 +453,7 @@ class CertifiedClassifier(_Fitted):
         )
 
     def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[Any]) -> Floats | None:
-        """Return the weight of each class, given the sums of the weights of its observations; None
-        without class weights.
-        """
+        """Return the class weights, given the sums of sample weights; None without any."""
         if self.class_weight is None:
             return None
         if not isinstance(self.class_weight, (str, Mapping)):

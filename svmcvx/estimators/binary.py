@@ -222,9 +222,7 @@ class BinaryClassifier(CertifiedClassifier):
         return read_only(coefficients)
 
     def _expansions(self) -> Iterator[tuple[NDArray[np.intp], Floats]]:
-        """Yield rows and signed multipliers of each binary problem, from the dual point of its
-        certificate.
-        """
+        """Yield rows and signed multipliers of each binary problem's dual point."""
         entry = find(self._stated_as())
         if self._codes is None:
             raise AttributeError(
@@ -372,9 +370,7 @@ def _limited(request: Request, seconds: float) -> Request:
 
 
 def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
-    """Return a solution whose model counts the rows of all training data; `width` is the number of
-    their columns.
-    """
+    """Return a solution with the support as rows of all data, of `width` columns."""
     model = cast(BinaryModel, solution.model)
     wide = {"n_features": width} if isinstance(model, KernelModel) else {}
     return replace(solution, model=replace(model, support=rows[model.support], **wide))  # type: ignore[type-var]
@@ -431,9 +427,7 @@ def solve_each(
 
 
 def solved_together(request: Request, data: TrainingData, scheme: str) -> SolvedParts | None:
-    """Solve the binary problems together; None where they cannot be, or where the iterations of
-    each are printed or limited.
-    """
+    """Solve the binary problems together; None if impossible, verbose or limited in iterations."""
     settings = dict(request.settings)
     kernel = settings.pop("kernel", None)
     usual = settings.pop("intercept", "free") == "free"

@@ -427,9 +427,7 @@ def _certify_logistic(
 
 
 def _certify_problem(problem: FormulationProblem) -> Certificate:
-    """Return the certificate of the point that the variables of a solved problem have, whoever
-    solved it.
-    """
+    """Return the certificate of the values of a solved problem's variables."""
     if any(variable.value is None for variable in problem.variables()):
         raise DataError(
             "the variables of the problem have no values; solve it first, as in"
@@ -502,9 +500,7 @@ def _certify_any(
 
 
 def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedClassifier:
-    """Return the problem with the intercept of a file: the coefficient of a constant feature in
-    LIBLINEAR.
-    """
+    """Return the problem with a file's intercept, LIBLINEAR's as a constant feature."""
     if bias is None or "intercept" not in estimator.get_params():
         return estimator
     if bias not in (0.0, 1.0):
@@ -518,9 +514,7 @@ def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedC
 def _certify_for(
     estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any
 ) -> Certificate:
-    """Return the certificate of a model for the problem that an estimator states, whose optimum its
-    fit has bounded.
-    """
+    """Return a model's certificate for an estimator's problem, bounded by its fit."""
     if isinstance(model, KernelModel) and getattr(estimator, "kernel", None) is None:
         estimator.set_params(kernel=model.kernel)
     with warnings.catch_warnings():
@@ -606,9 +600,7 @@ def _plain(values: Any) -> Floats:
 
 
 def _of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: Any) -> Model:
-    """Return the model of coefficients or dual coefficients; `classes` is in the order of the
-    model.
-    """
+    """Return the model of (dual) coefficients; `classes` is in the order of the model."""
     unknown = parts.keys() - {"coef", "dual_coef", "intercept", "vectors"}
     if unknown or ("coef" in parts) == ("dual_coef" in parts):
         raise DataError(

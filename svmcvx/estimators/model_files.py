@@ -136,9 +136,7 @@ def _kernel(header: dict[str, list[str]]) -> Kernel:
 def _liblinear(
     header: dict[str, list[str]], lines: list[str], n_features: int
 ) -> Iterator[TextModel]:
-    """Yield the one machine of two classes, those of each class against the rest, or the one of all
-    classes.
-    """
+    """Yield the machine of two classes, each class's against the rest, or one of all classes."""
     kind, bias = header["solver_type"][0], float(header["bias"][0])
     if kind not in CLASSIFIERS:
         raise DataError(

@@ -57,9 +57,7 @@ def weighed(data: TrainingData, of_class: Floats | None) -> TrainingData:
 
 
 def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> list[str]:
-    """Return the settings that a specialised solver does not take, and whose values state another
-    problem than it solves.
-    """
+    """Return the settings by which the statement differs from the specialised solver's."""
     known = {
         name
         for name, value in solver.only.items()
@@ -71,9 +69,7 @@ def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> lis
 def choose(
     solver: str, entry: Entry | None, formulation: str, n: int, settings: Mapping[str, Any]
 ) -> tuple[str, str, bool]:
-    """Return the route, why it was taken, and whether the other one may follow; see the module's
-    text for the rule.
-    """
+    """Return the route, its reason, and whether the other one may follow, by the module's rule."""
     if not isinstance(solver, str):
         raise DataError(f"solver must be a name, got {solver!r}")
     if solver not in ("auto", "fast"):

@@ -125,9 +125,7 @@ def start_from(statement: ConicLoss, warm: Solution) -> ConicStart:
 
 
 def _hard_margin(statement: ConicLoss) -> Floats:
-    """Return the point of least norm with margins of at least 1 on all rows except rows of zeros,
-    whose margin is always 0.
-    """
+    """Return the point of least norm with margins of at least 1 on all rows but rows of zeros."""
     norms = statement.squared_row_norms
     rows = norms > 0
     L, y = statement.factor[rows], statement.y[rows]
@@ -156,9 +154,7 @@ def _hard_margin(statement: ConicLoss) -> Floats:
 def begin(
     statement: ConicLoss, monitor: Monitor, start: ConicStart | None, method: str
 ) -> Continuation:
-    """Return the continuation at the hard margin if the problem reduces to it, otherwise at
-    `start`, or at w = 0.
-    """
+    """Return the continuation at the hard margin if the problem reduces to it, else at `start`."""
     data, L = statement.space.data, statement.factor
     mean = float(np.mean(statement.squared_row_norms)) or 1.0
     hard_margin = is_hard_margin(statement)
@@ -366,9 +362,7 @@ def _run(
     *,
     warm: bool,
 ) -> Status:
-    """Run a continuation to its end, from the solution for a sample if there are many observations
-    and no warm start.
-    """
+    """Run a continuation to its end, from a sample's solution if there are many observations."""
     n, r = search.problem.L.shape
     if (
         not warm
@@ -390,9 +384,7 @@ def minimised_relaxation(
     rng: np.random.Generator,
     settings: ConicSettings | None = None,
 ) -> Continuation:
-    """Return the continuation at the best point that it found for a statement, within the limits of
-    a monitor.
-    """
+    """Return the continuation at its best point for a statement, within a monitor's limits."""
     settings = settings or ConicSettings()
     search = begin(statement, monitor, None, "auto")
     _run(search, rng, "auto", settings, warm=False)

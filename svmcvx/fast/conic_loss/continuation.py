@@ -151,9 +151,7 @@ class LowRankRelaxation:
         return np.asarray(np.einsum("ij,ij,i->j", self.L, self.L, self.weight))
 
     def _majoriser(self) -> Floats:
-        """2 (I + λ Σ s x x'), or its diagonal where systems are large; its multiples regularise
-        Newton's systems.
-        """
+        """2 (I + λ Σ s x x'), or its diagonal for large systems; a multiple regularises steps."""
         unit = np.eye(self.rank) if self._gram.ndim == 2 else np.ones(self.rank)
         return np.asarray(2.0 * (unit + self.lam * self._gram))
 
@@ -218,9 +216,7 @@ class LowRankRelaxation:
         return Descent(False, solve)
 
     def _direct_step(self, H: Floats, gradient: Floats, majoriser: Floats) -> LowRankStep | None:
-        """Return Newton's step by Cholesky's factorisation, None if the regularised matrix is not
-        positive definite.
-        """
+        """Return the Cholesky Newton step, None if the matrix is not positive definite."""
         r, k = self.U.shape
         system = H.copy()
         damper = majoriser if majoriser.ndim == 2 else np.diag(majoriser)
@@ -245,9 +241,7 @@ class LowRankRelaxation:
     def _conjugate_step(
         self, bend: SecondDerivatives, gradient: Floats, majoriser: Floats
     ) -> LowRankStep | None:
-        """Return Newton's step by truncated conjugate gradients, preconditioned by the diagonal of
-        the majoriser.
-        """
+        """Return the truncated conjugate gradient step, preconditioned by the diagonal."""
         apply, diagonal = (
             self._product(bend),
             (np.diag(majoriser) if majoriser.ndim == 2 else majoriser)[:, None],
@@ -275,9 +269,7 @@ class LowRankRelaxation:
         return LowRankStep(step, predicted, solve)
 
     def sensitivity(self, solve: Solve | None) -> tuple[Floats, float]:
-        """Return the derivatives of U and Σ s z by log λ at a stationary point, by the solver of
-        its Newton system.
-        """
+        """Return the derivatives of U and Σ s z by log λ at a stationary point."""
         slope = self.derivatives()[1] - 2.0 * self.U
         change = None if solve is None else solve(-slope)
         return (
@@ -287,9 +279,7 @@ class LowRankRelaxation:
         )
 
     def leading(self) -> tuple[Floats, Floats]:
-        """Return the largest eigenvalues of Σ γ_i x_i x_i' in ascending order, and their
-        vectors.
-        """
+        """Return the largest eigenvalues of Σ γ_i x_i x_i', ascending, and their vectors."""
         gamma, _ = self.multipliers()
         r = self.rank
         # Columns of V that are added at once.
@@ -320,9 +310,7 @@ class LowRankRelaxation:
         return values, vectors
 
     def grow(self, beyond: float) -> bool:
-        """Add the eigenvectors of eigenvalues above 1 + `beyond` to V, at their best lengths;
-        return whether there were any.
-        """
+        """Add eigenvectors of eigenvalues above 1 + `beyond` to V; return whether any exist."""
         values, vectors = self.leading()
         grown = False
         for value, vector in zip(values[::-1], vectors.T[::-1], strict=True):
@@ -333,9 +321,7 @@ class LowRankRelaxation:
         return grown
 
     def _length(self, q: Floats) -> float:
-        """Minimise F over τ ≥ 0 for the covariance VV' + τqq'. F is convex in τ; Newton's iterates
-        increase monotonically.
-        """
+        """Minimise the convex F over τ ≥ 0 for VV' + τqq', by monotone Newton iterates."""
         u, v = self.margins()
         a, height, tau = np.asarray(self.L @ q) ** 2, self.lam * self.weight, 0.0
         for _ in range(30):
@@ -348,9 +334,7 @@ class LowRankRelaxation:
         return tau if math.isfinite(tau) else 0.0
 
     def trim(self) -> None:
-        """Replace V by its leading singular vectors, without those whose squared singular value is
-        small relative to the ridge.
-        """
+        """Replace V by its leading singular vectors, without those negligible beside the ridge."""
         V = self.U[:, 1:]
         if V.shape[1] == 0:
             return
@@ -372,9 +356,7 @@ def differentiated(
 def derivatives_along(
     u: Floats, v: Floats, a: Floats, height: Floats, tau: float
 ) -> tuple[float, float]:
-    """Return minus the sum of the first derivatives of the losses by τ, and half the sum of the
-    second derivatives.
-    """
+    """Return minus the sum of the losses' first derivatives by τ, and half that of the second."""
     square = np.maximum(1.0 - u, 0.0) ** 2
     inside = square > 0
     bound = (v + square + tau * a)[inside]
@@ -383,9 +365,7 @@ def derivatives_along(
 
 
 def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
-    """Return the matrix of second derivatives of the losses of rows by U, whose unknowns are
-    ordered column by column.
-    """
+    """Return the losses' matrix of second derivatives by U, ordered column by column."""
     shift, rays = bend
     r, k = int(X.shape[1]), rays.shape[1]
     H = np.zeros((r * k, r * k), order="F")
@@ -424,9 +404,7 @@ WARM_GOAL = 1e-3
 
 
 def is_hard_margin(statement: ConicLoss) -> bool:
-    """Whether the cardinality row reduces the problem to the hard margin: κ = 0, or rows of zeros
-    use up its right side.
-    """
+    """Whether the cardinality row forces a hard margin: κ = 0, or rows of zeros use it up."""
     lost = float(statement.weight[statement.squared_row_norms == 0].sum())
     return bool(lost >= statement.allowance * (1.0 - estimated_rounding(statement.weight.size)))
 
@@ -459,18 +437,14 @@ class Continuation:
         return (spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread) or 1.0
 
     def first_goal(self) -> float:
-        """Absolute gap of the first stage, whose ridge adds 1 to the mean squared slack; 0.3 where
-        λ changes with the stages.
-        """
+        """Gap of the first stage: the ridge adds 1 to the mean squared slack; .3 where λ varies."""
         problem = self.problem
         mean = float(np.mean(problem.squared_norms)) or 1.0
         goal = (1.0 if self.fixed_lam else 0.3) * problem.rank / (mean * RIDGE_SHARE)
         return min(goal, problem.lam * float(problem.weight.sum())) if self.fixed_lam else goal
 
     def run(self, goal: float) -> Status:
-        """Run stages until the certified gap is at most the tolerance, a limit is reached, or the
-        goal is at its lowest.
-        """
+        """Run stages until the certified gap meets the tolerance, a limit, or the lowest goal."""
         while True:
             self.stage(goal)
             last = FINAL_SHARE * self.monitor.tol * self.size()
@@ -486,9 +460,7 @@ class Continuation:
                 return Status.INACCURATE
 
     def prepare(self, goal: float, share: float = WARM_GOAL) -> None:
-        """Run stages without bounds down to a share of the objective: by default to that of a warm
-        start, as for a sample of the observations.
-        """
+        """Run stages without bounds to a share of the objective, by default of a warm start's."""
         while not self._stopped():
             self.stage(goal)
             end = share * self.size()
@@ -500,9 +472,7 @@ class Continuation:
         return self.monitor.out_of_time() or self.problem.steps >= self.monitor.max_iter
 
     def stage(self, goal: float) -> Solve | None:
-        """Solve the problem with the ridge that belongs to an absolute gap of `goal`; return the
-        solver of the last Newton system, if λ is given.
-        """
+        """Solve with the ridge of an absolute gap `goal`; return the last solver, if λ is given."""
         problem, self.ends = self.problem, []
         problem.ridge = RIDGE_SHARE * goal / problem.rank
         low, high = 0.0, math.inf
@@ -580,9 +550,7 @@ class Continuation:
         high: float,
         solve: Solve | None,
     ) -> None:
-        """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the
-        bracket.
-        """
+        """Move λ towards Σ s z = allowance, by Newton's method in logarithms in the bracket."""
         problem, missed = self.problem, here.indicator_sum
         over = missed > self.allowance
         change, rate = problem.sensitivity(solve)
@@ -604,9 +572,7 @@ class Continuation:
         self._move_lam(new, change)
 
     def follow(self, lam: float, solve: Solve | None) -> None:
-        """Move to another given λ, with a prediction of the point by the solver of the last Newton
-        system.
-        """
+        """Move to another λ, with a prediction of the point by the last Newton system."""
         self._move_lam(lam, self.problem.sensitivity(solve)[0])
 
     def _move_lam(self, new: float, change: Floats) -> None:
@@ -621,9 +587,7 @@ class Continuation:
                 problem.U = predicted
 
     def move_to_best(self) -> None:
-        """Move to the point of the lowest upper bound, with a dual point even if no stage has
-        computed one.
-        """
+        """Move to the point of the lowest upper bound, and ensure a dual point."""
         self.best_dual = self.best_dual or self._dual_point(*self.problem.multipliers())
         if self.best_point is not None:
             self.problem.U, self.problem.ridge = self.best_point
@@ -650,9 +614,7 @@ class Continuation:
             return self._refined()
 
     def _refined(self) -> tuple[Floats, Floats] | None:
-        """Return γ and α of the point; for margins near 1 by non-negative least squares on the
-        stationarity condition.
-        """
+        """Return γ and α; near margin 1 by non-negative least squares on stationarity."""
         problem = self.problem
         gamma, alpha = problem.multipliers()
         u, _ = problem.margins()
@@ -678,9 +640,7 @@ class Continuation:
         return np.asarray((L.toarray() if sp.issparse(L) else L) * self.problem.y[rows, None])
 
     def _tight(self) -> Floats | None:
-        """Return the point of least norm whose margins are 1 where the present ones are nearly 1;
-        None with a covariance.
-        """
+        """Return the least-norm point with margins near 1 set to 1; None with a covariance."""
         problem = self.problem
         if not self.fixed_lam or problem.U.shape[1] > 1 or problem.rank > REFINED:
             return None
@@ -707,9 +667,7 @@ class Continuation:
         return point if self.fixed_lam else {**point, "lam": np.array(self.problem.lam)}
 
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
-        """Return (lower, upper) of the point, and keep the dual and the primal point if they are
-        the best so far.
-        """
+        """Return (lower, upper) of the point; keep its dual and primal points if they are best."""
         dual: Dual = {}
         upper, lower = self._upper(), -math.inf
         point, tight = (self.problem.U, self.problem.ridge), self._tight()
@@ -745,9 +703,7 @@ class Continuation:
         return lower, upper
 
     def _upper(self) -> float:
-        """Return the objective with the ridge in the covariance, which is enlarged until it
-        satisfies a cardinality row.
-        """
+        """Return the objective with the ridge, enlarged until a cardinality row is satisfied."""
         problem = self.problem
         u, v = problem.margins()
         norm = float(np.sum(problem.U[:, 0] ** 2))

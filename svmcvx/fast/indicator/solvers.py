@@ -485,9 +485,7 @@ class _LocalL0Run(_L0Run):
         return points, self.monitor.late if late else Status.OPTIMAL, {"method": "local"}
 
     def _machine(self, kept: Bools, u: Floats) -> tuple[Floats, float] | None:
-        """Return the hard-margin machine of a set, with margins of about u, on a working set that
-        grows; None without time for it.
-        """
+        """Return a set's hard-margin machine with margins of about u; None on a timeout."""
         space, settings, y = self.statement.space, self.settings, self.statement.y
         members = np.flatnonzero(kept)
         near = np.argsort(np.abs(u[members] - 1.0), kind="stable")[: settings.whole]
@@ -560,9 +558,7 @@ class _ZeroOneRun(_Run):
             search.proved = max(search.proved, bound * search.unit)
 
     def _first_point(self, share: Share, exchange: Exchange) -> Status | None:
-        """Find a feasible point, or prove that there is none; None once there is one that may not
-        be the best.
-        """
+        """Find a feasible point or prove there is none; None for one that may not be the best."""
         search = self.search
         if search.statement.is_inseparable:
             return Status.INFEASIBLE

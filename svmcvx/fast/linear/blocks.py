@@ -146,9 +146,7 @@ class BlockMargins(Margins):
     )
 
     def finish(self) -> dict[str, Floats]:
-        """Empty the states; return the multipliers of the best lower bound, and those of the
-        variance.
-        """
+        """Empty the states; return the best lower bound's multipliers, and the variance's."""
         found = self.space.shards.change(_finish, None, tuple(self.pending) if self.begun else ())
         self.pending = []
         alpha, tau = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -169,9 +167,7 @@ def solve_in_blocks(
     callback: Callback | None,
     settings: LinearNewtonSettings | None = None,
 ) -> Solution:
-    """Solve and certify a statement on rows in blocks, whose multipliers are called `entry`; the
-    other arguments are the same for all solvers.
-    """
+    """Solve and certify a statement on rows in blocks, with multipliers called `entry`."""
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
     with (
         monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
@@ -311,9 +307,7 @@ def _on_margins(
 def _changed(
     before: Margins, pending: Sequence[tuple[str, tuple[Any, ...]]], *, fresh: bool = False
 ) -> Margins:
-    """Return a copy with the pending changes applied; if `fresh`, with new arrays for multipliers
-    that will be set.
-    """
+    """Return a copy with pending changes; if `fresh`, with new arrays for multipliers."""
     margins = copy(before)
     for name, arguments in pending:
         getattr(margins, name)(*arguments)

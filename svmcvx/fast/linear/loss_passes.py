@@ -61,9 +61,7 @@ class LinearLoss(NamedTuple):
 
     @property
     def quadratic_conjugate(self) -> tuple[float, float, float]:
-        r"""D, A and B of a conjugate :math:`D|\alpha| + (A\alpha_+^2 + B\alpha_-^2)/2c` of the
-        hinge and of the band.
-        """
+        r"""D, A and B of the conjugate :math:`D|\alpha| + (A\alpha_+^2 + B\alpha_-^2)/2c`."""
         return (self.D, 0.5 / self.C1, 0.5 / self.C2) if self.kind == BAND else (0.0, 0.0, 0.0)
 
 
@@ -92,9 +90,7 @@ def _root(nu, sigma, p):
 
 @compiled(inner=True, nogil=True, error_model="numpy")
 def clipped(loss, sigma):
-    r"""Return the slope s and the upper bound t, relative to the weight, of a multiplier
-    :math:`\mathrm{clip}(a + c s z, 0, c t)`.
-    """
+    """Return the slope s and the relative bound t of a multiplier clip(a + c s z, 0, c t)."""
     if loss.kind == HINGE:
         return sigma, 1.0
     if loss.kind == POWER and loss.p == 2.0:
@@ -104,9 +100,7 @@ def clipped(loss, sigma):
 
 @compiled(inner=True, nogil=True, error_model="numpy")
 def prox_one(loss, z, a, c, sigma):
-    """Return multiplier, slope, value of the smooth function and loss of one observation, where
-    they are not clipped linear.
-    """
+    """Return multiplier, slope, smooth value and loss of an observation, if not clipped linear."""
     p = loss.p
     if loss.kind == POWER:
         if z <= 0.0:
@@ -156,9 +150,7 @@ def conjugate_one(loss, alpha, c):
 
 @compiled(inner=True, nogil=True, error_model="numpy")
 def flat_one(loss, z, a, c, sigma):
-    """Return the ends of the interval around z without a slope, of one observation that has none at
-    z.
-    """
+    """Return the ends of the interval around z in which an observation has no slope."""
     if loss.kind == BAND:
         return -loss.D, loss.D
     if loss.kind == POWER:
@@ -276,9 +268,7 @@ def along(loss, f, df, t, y, b, db, a, c, sigma):
 
 @compiled(nogil=True, error_model="numpy")
 def slope_of_bias(loss, f, y, b, a, c, sigma):
-    """Return Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and
-    Σ|α|.
-    """
+    """Return Σyα, minus the derivative of Σe in b; Σ of slopes, its second derivative; Σ|α|."""
     t, limit = clipped(loss, sigma)
     if t > 0.0:
         return _slope_of_bias_clipped(f, y, b, a, c, t, limit)
@@ -293,9 +283,7 @@ def slope_of_bias(loss, f, y, b, a, c, sigma):
 
 @compiled(nogil=True, error_model="numpy")
 def flat_ends(loss, f, y, b, a, c, sigma):
-    """Return the moves of the bias to the ends of the interval without slopes; ±∞ where it has
-    none.
-    """
+    """Return the moves of the bias to the ends of its interval without slopes, ±∞ if open."""
     left, right = -math.inf, math.inf
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
@@ -310,9 +298,7 @@ def flat_ends(loss, f, y, b, a, c, sigma):
 
 @compiled(nogil=True, error_model="numpy")
 def gram_rows(data, indices, indptr, slope, H, border):
-    """Add Σ_i slope_i x_i x_i' of sparse rows to the lower triangle of H, and Σ_i slope_i x_i to
-    `border`.
-    """
+    """Add Σ slope_i x_i x_i' of sparse rows to H's lower triangle, Σ slope_i x_i to `border`."""
     for i in range(slope.size):
         s = slope[i]
         if s == 0.0:

@@ -185,9 +185,7 @@ class _Descent:
         return status
 
     def _exhausted(self, idle: bool) -> bool:
-        """Whether too many steps have made no progress; `idle` counts steps of which no progress is
-        expected.
-        """
+        """Whether too many steps made no progress; `idle` steps are expected to make none."""
         # If the lower bound is small relative to the upper one, the relative gap does not show that
         # it grows.
         lower = self.bounds.best.lower
@@ -323,9 +321,7 @@ class LinearNewtonSettings:
 
 
 def estimated_rounding(terms: int) -> float:
-    """Return the relative error that a solver expects of a sum of `terms` products: (4 + √terms)
-    machine epsilons.
-    """
+    """Return the estimated relative error (4 + √terms) ε of a sum of `terms` products."""
     return EPS * (4.0 + math.sqrt(terms))
 
 
@@ -406,9 +402,7 @@ class LinearProblem(LinearTerms):
         return float(sums[1])
 
     def sums_of(self, alpha: Floats, loss: float) -> RowSums:
-        """Return the sums that both objectives need, for multipliers and the losses of a point that
-        does not follow from them.
-        """
+        """Return both objectives' sums, for multipliers and losses of a separate point."""
         size = np.abs(alpha)
         norm_sum, conjugate = (
             float(size @ self.norms),
@@ -456,9 +450,7 @@ class BestPoint:
 
 
 class LinearBounds:
-    """The solver's estimates of both bounds at a point, each widened by an estimate of its
-    rounding.
-    """
+    """The estimates of both bounds at a point, each widened by its estimated rounding."""
 
     def __init__(self, problem: LinearTerms, w: Floats, alpha: Floats) -> None:
         self.best = BestPoint(w.copy(), 0.0, alpha, alpha)
@@ -472,9 +464,7 @@ class LinearBounds:
         primal: Floats,
         expanded_loss: float | None = None,
     ) -> PointBounds:
-        """Return the bounds at (w, b) with the multipliers of a response and ``primal`` = w(α), and
-        whether they are the best.
-        """
+        """Return the bounds at (w, b), with ``primal`` = w(α), and whether they are best."""
         problem = self.problem
         dual_norm = float(primal @ primal)
         loss = response.loss
@@ -531,9 +521,7 @@ def linear_model(
 
 
 def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
-    """Return w in the columns of ``space.X`` of a linear model for as many features; None if there
-    is none.
-    """
+    """Return w of a linear model of as many features, in the columns of ``space.X``, or None."""
     if not space.is_linear or not isinstance(model, LinearModel):
         return None
     if model.coef.shape != (space.data.X.shape[1],) or not np.isfinite(model.coef).all():
@@ -542,9 +530,7 @@ def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
 
 
 def kernel_for(data: BinaryData, kernel: KernelLike, cost: float = 0.0) -> KernelLike:
-    """Return a kernel, or None in place of the linear one where the columns themselves are better:
-    if inner products lose columns of small scale, or by `cost` pair steps would be slow.
-    """
+    """Return a kernel, None for a linear one that loses small columns or is slow by `cost`."""
     chosen = as_kernel(kernel)
     chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
     if not isinstance(chosen, Linear):
@@ -646,9 +632,7 @@ class Margins:
         return float(left), float(right)
 
     def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
-        """Set multipliers and slopes; return the sums over the rows. `mean` is the mean of the
-        margins, for their variance.
-        """
+        """Set multipliers and slopes, return sums; `mean` is the margins' mean, for variance."""
         m = self.problem
         sums = passes.prox_sums(
             m.loss, self.f, m.y, b, self.centre, m.c, sigma, m.norms, self.alpha, self.slope
@@ -673,9 +657,7 @@ class Margins:
         return float(passes.along(m.loss, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma))
 
     def variance_along(self, mean: float) -> tuple[float, float]:
-        """Return τ'f and τ'df for the multipliers τ of the step's variance, whose mean margin is
-        `mean`.
-        """
+        """Return τ'f and τ'df for the step's multipliers τ of the variance, of mean `mean`."""
         tau = self._deviations(self.df, mean) * self.problem.y
         return float(tau @ self.f), float(tau @ self.df)
 
@@ -733,9 +715,7 @@ class Margins:
         return diagonal, float(second.sum())
 
     def curvature_product(self, direction: Floats, db: float, mean: float) -> tuple[Floats, float]:
-        """Return X'S(X direction + db) and the sum of the middle factor; with a variance, of which
-        `mean` is the step's mean margin.
-        """
+        """Return X'S(X direction + db) and its middle sum, with a variance of mean `mean`."""
         X, m = self.problem.X, self.problem
         out = np.zeros(direction.size)
         if m.variance > 0:
@@ -809,9 +789,7 @@ def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: F
 
 
 def _solved(system: Floats, right: Floats) -> Floats:
-    """Solve a symmetric positive definite system, which is overwritten, by LAPACK itself: scipy's
-    checks take as long where it is small.
-    """
+    """Solve a positive definite system, overwritten, by LAPACK without the checks of scipy."""
     # Its transpose is the same system in the layout of LAPACK.
     _, solution, info = dposv(system.T, right, overwrite_a=True)
     if info:
@@ -841,9 +819,7 @@ class _System:
 
 
 class _DualSystem:
-    r"""The system for :math:`\nu = S(X\,dw + db)` on the rows with a second derivative: :math:`dw =
-    -g - X'\nu`.
-    """
+    r"""The system for :math:`\nu = S(X\,dw + db)` on curved rows, :math:`dw = -g - X'\nu`."""
 
     def __init__(self, problem: LinearTerms, margins: Margins) -> None:
         self.bias = problem.bias
@@ -915,9 +891,7 @@ class KernelNewton:
         monitor: Monitor,
         enough: Callable[[PartialFactor], bool] = lambda factor: False,
     ) -> bool:
-        """Compute columns until there are `rank`, time is up or `enough` is true; return whether
-        the factor is complete.
-        """
+        """Add columns to `rank`, a timeout or `enough`; return whether the factor is complete."""
         self.factor.grow(rank, lambda: monitor.out_of_time() or enough(self.factor))
         return self.factor.done
 

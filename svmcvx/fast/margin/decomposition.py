@@ -145,9 +145,7 @@ class Decomposition:
         }
 
     def points(self, monitor: Monitor) -> list[Floats]:
-        """Return the last multipliers, and those of the lowest objective where the gap of the last
-        ones is too large.
-        """
+        """Return the last multipliers, and those of the lowest objective if the gap is large."""
         last = self.statement.feasible(self.alpha)
         if self._gap <= monitor.tol:
             return [last]
@@ -160,9 +158,7 @@ class Decomposition:
         return [lowest, last]
 
     def raw_points(self) -> list[Floats]:
-        """Return the same without the repair, whose balance rounds multipliers that are tiny
-        against others.
-        """
+        """Return the points without the repair, which rounds multipliers that are tiny."""
         return [self._lowest_alpha, self.alpha]
 
     def exact_scores(self) -> None:
@@ -186,9 +182,7 @@ class Decomposition:
         return np.asarray(self.y * (1.0 - (self.alpha / self.c) ** self.r) - self.f)
 
     def run(self, monitor: Monitor) -> Status:
-        """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down
-        to rounding.
-        """
+        """Ascend until a stop, an unbounded dual, or a violation of the size of rounding."""
         settings, last_violation, last_round = self.settings, math.inf, 0
         cold = not self.alpha.any()
         while True:
@@ -223,9 +217,7 @@ class Decomposition:
             self._round(g, up, low, max(inner, 0.25 * floor))
 
     def _compare(self, violation: float, floor: float, monitor: Monitor) -> Status | None:
-        """Compare the bounds of the point, of exact scores where the method may end; return why it
-        ends.
-        """
+        """Compare the bounds, of exact scores where the method may end; return why it ends."""
         self.compared += 1
         if self.updated and self.whole and violation <= monitor.tol:
             # The bounds of updated scores would lead here.
@@ -294,18 +286,14 @@ class Decomposition:
         return top - bottom if self.balanced else max(top, -bottom, 0.0)
 
     def _crossover_pays(self) -> bool:
-        """Whether to try the support equations: at every power of two of comparisons from the
-        sixteenth, if they cost little beside the pair steps so far.
-        """
+        """Whether to try the support equations: at powers of two of comparisons, if cheap."""
         free = np.count_nonzero((self.alpha > 0) & (self.alpha < self.upper_bound))
         # A system runs about twenty times as fast as pair steps.
         cheap = float(free) ** 3 <= 20.0 * self.work
         return self.compared >= 16 and self.compared.bit_count() == 1 and cheap
 
     def _better(self, found: tuple[float, float], others: list[Floats]) -> tuple[float, float]:
-        """Replace the point by the best of other multipliers if its gap is smaller; return the
-        bounds of the chosen point.
-        """
+        """Take the best of other multipliers if its gap is smaller; return the bounds."""
         for other in others:
             alpha = self.statement.feasible(other)
             f = self.statement.space.point(alpha * self.y).scores.value
@@ -417,18 +405,14 @@ class LowRankNewton:
         return work >= self.threshold
 
     def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
-        """Return multipliers that Newton's method found on a factor of any rank that there is room
-        for; none the second time.
-        """
+        """Return multipliers by Newton's method on a factor of any rank that fits, once."""
         if self.rank or not self.largest:
             return []
         self.newton = self.newton or KernelNewton(self.statement.space, self._on_factor)
         return self.solve(alpha, monitor)
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
-        """Return multipliers that Newton's method found; none if the rank is too large or time is
-        up.
-        """
+        """Return multipliers by Newton's method; none if the rank or the time is too large."""
         self.threshold = math.inf
         if self.newton is None or not self.newton.grow(self.largest, monitor):
             return []

@@ -253,9 +253,7 @@ def hard_margin(
 
 
 def _solve_blocks(space: BlockSpace, monitor: Monitor, settings: ActiveSetSettings) -> Solution:
-    """Solve on a working set of rows in memory, which the rows of all blocks with the smallest
-    margins join round by round.
-    """
+    """Solve on a working set in memory, which rows of all blocks with the least margins join."""
     X, y = space.sample.X, space.sample.y
     part = HardMargin(space.sample_space())
     status: Status | None = None
@@ -326,9 +324,7 @@ class Violated(NamedTuple):
 
 
 def look_at_margins(space: BlockSpace, model: LinearModel, most: int) -> Violated:
-    """Return the smallest margins of all blocks, and the rows of at most `most` of them that are
-    below 1.
-    """
+    """Return the smallest margins of all blocks, and at most `most` of the rows below 1."""
     found: list[Violated] = space.shards.read(_violated, None, space.compared, model, most)
     return _joined(found, space.centre.size, most)
 
@@ -380,9 +376,7 @@ def _violated(
 def _by_active_set(
     statement: HardMargin, monitor: Monitor, warm: Floats | None, settings: ActiveSetSettings
 ) -> tuple[Status | None, list[Floats], dict[str, Any]]:
-    """Return why it stopped (None: too many tight observations), the best multipliers, and options
-    for the record.
-    """
+    """Return the status (None: too many tight rows), the best multipliers, and options."""
     space, y, n = statement.space, statement.y, statement.y.size
     bounds = _bounds(statement)
     work = GrowingWorkingSet(
@@ -435,9 +429,7 @@ def _by_active_set(
 
 
 def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> NDArray[np.intp]:
-    """Return `first` observations, half of each class, with the smallest margins; the support of an
-    earlier solution as well.
-    """
+    """Return `first` rows of the smallest margins, half per class, and an earlier support."""
     y, n = statement.y, statement.y.size
     if n <= 2 * first:
         return np.arange(n)
@@ -453,9 +445,7 @@ def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> ND
 
 
 def _bounds(statement: HardMargin) -> BoundsOf:
-    """Return the function of the module's formula for the bounds; it returns None if the hulls
-    intersect.
-    """
+    """Return the function of the module's bounds, which returns None if the hulls intersect."""
     y = statement.y
     size = float(np.abs(statement.space.diagonal()).max())
 

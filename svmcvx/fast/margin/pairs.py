@@ -142,9 +142,7 @@ class SolvedParts:
         return np.stack([v[self.layout.of_part(k)] @ self.X[self.layout.rows(k)] for k in parts])
 
     def _rows(self, part: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the places of a problem's numbers in the order of the data that were passed in,
-        and its rows in these.
-        """
+        """Return a problem's positions and rows, in the order of the original data."""
         original = self.order[self.layout.rows(part)]
         arranged = np.argsort(original)
         return arranged, original[arranged]
@@ -166,9 +164,7 @@ class SolvedParts:
         return PSVM(space=space, C=self.C, p=self.p)
 
     def solution(self, part: int, model: Callable[[], BinaryModel]) -> Solution:
-        """Return the solution of one problem, with what returns its model, whose support counts
-        rows of all data.
-        """
+        """Return a problem's solution, with a lazy model whose support counts all rows."""
         checked, timings = self.checked, self.timings
         if self.steps.size > 1:
             share = int(self.steps[part]) / max(int(self.steps.sum()), 1)
@@ -208,9 +204,7 @@ class SolvedParts:
         )
 
     def composite(self, others: Mapping[int, Solution]) -> Solution:
-        """Return the solution of all problems; `others` are those that were solved otherwise, by
-        their places.
-        """
+        """Return the solution of all problems, with `others`, by place, solved otherwise."""
         every = self.checked.gaps.copy()
         for place, solution in others.items():
             every[place] = solution.certificate.gap
@@ -274,9 +268,7 @@ class SolvedParts:
 
 
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
-    """Return the problems, and the class that is the positive one of each: the later one of a pair,
-    or the one against the rest.
-    """
+    """Return the problems and the positive class of each: the later of a pair, or the one."""
     count = labels.classes.size
     ends = np.cumsum(np.bincount(labels.codes, minlength=count))
     if scheme == "ovr":
@@ -307,9 +299,7 @@ def solve_parts(
     cache_size: float,
     cache: GramCache | None = None,
 ) -> SolvedParts | None:
-    """Solve the pSVM with a free intercept of all pairs of classes; None if these data or settings
-    are not for it.
-    """
+    """Solve the pSVM with a free intercept of all pairs; None if data or settings do not fit."""
     deadline, room = current(), columns_in(cache_size, 1)
     alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
     most = alone if labels.classes.size == 2 else MOST_ROWS
@@ -379,9 +369,7 @@ def solve_parts(
 def ascended(
     statement: PSVMParts, tol: float, deadline: Deadline
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Solve the problems until the time limit or Ctrl-C; return the multipliers, and the steps of
-    each problem.
-    """
+    """Solve until the time limit or Ctrl-C; return the multipliers and the steps per problem."""
     layout, rows, costs = statement.layout, statement.rows, statement.cost_below
     alpha, g = np.zeros(statement.y.size), statement.y.copy()
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
@@ -417,9 +405,7 @@ def ascended(
 
 
 def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint | None:
-    """Return the multipliers with their models, whose intercepts are the best for their scores;
-    None if there was no room for their rows.
-    """
+    """Return multipliers and models with the best intercepts; None if rows had no room."""
     if statement.kernel is not None:
         scores = statement.scores(alpha)
         if scores is None:

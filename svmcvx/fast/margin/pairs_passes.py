@@ -56,9 +56,7 @@ FLAT, SMALLEST = 1e-14, 1e-250
 
 
 class Problems(NamedTuple):
-    """Groups and places of the problems; labels, costs, additions to the diagonal for p = 2,
-    whether p is 2, and the diagonal of the kernel matrix.
-    """
+    """Groups, places, labels, costs, diagonal additions for p = 2, and K's diagonal."""
 
     groups: Places
     offsets: Places
@@ -102,9 +100,7 @@ def first_place(values, extreme):
 
 @compiled(inner=True, error_model="numpy")
 def promises(top, norm, flat, diagonal, row, low, out):
-    """Write twice the increase that a step with each second observation promises; negative where
-    there is none.
-    """
+    """Write twice the increase of a step with each second observation, negative where none."""
     for k in range(out.size):
         difference = top - low[k]
         curvature = norm + diagonal[k] - 2.0 * row[k]
@@ -123,9 +119,7 @@ def updated(t, row, other, g, up, down, high, low):
 
 @compiled(inner=True)
 def renew(own, bounds, labels, g, up, down, high, low):
-    """Write what the search for violators reads: the scores of those that can be raised, or
-    lowered.
-    """
+    """Write the scores of those that can be raised, or lowered, for the search of violators."""
     for k in range(g.size):
         grows, shrinks = own[k] < bounds[k], own[k] > 0.0
         raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
@@ -193,9 +187,7 @@ def gap_of(squared, g, y, c, d, alpha, low, high, bisections):
 
 @compiled(inner=True)
 def balance(alpha, y):
-    """Change multipliers by a little so that both classes have the same sum, exactly, as
-    :func:`svmcvx.certificate.exactly.balanced` does.
-    """
+    """Change multipliers slightly so that both classes have exactly the same sum."""
     positive, negative, one, other = 0.0, 0.0, 0.0, 0.0
     for k in range(alpha.size):
         if y[k] > 0.0:
@@ -243,9 +235,7 @@ def balance(alpha, y):
 
 @compiled(inner=True)
 def write_row(k, more, one, other, out, K):
-    """Write the row of a problem's k-th observation, with an addition to its diagonal; False if
-    there is no room for it.
-    """
+    """Write the row of a problem's k-th observation, ridged; return False without room for it."""
     m = K.starts[one + 1] - K.starts[one]
     row = K.starts[one] + k if k < m else K.starts[other] + k - m
     place = piece_of(row, one, K)
@@ -268,9 +258,7 @@ def write_row(k, more, one, other, out, K):
 def solve_by_active_set(
     y, c, alpha, g, norms, diagonal, squared, free, violation, tol, one, other, K
 ):
-    """Solve a problem from its point by the active-set method; return the numbers that were
-    updated, negative where it did not end.
-    """
+    """Solve by the active-set method; return the number of updates, negative on failure."""
     q = y.size
     # As many rows may enter as there are members, and some more.
     most = 30 + free
@@ -318,9 +306,7 @@ def solve_by_active_set(
 
 @compiled(nogil=True, allocates=True)
 def settle(part, problem, answer, tol, K):
-    """Try the active-set method on a problem that waits for it, which the pair steps go on with
-    then; see :func:`drive`.
-    """
+    """Try the active-set method on a waiting problem; the pair steps continue from it."""
     start, end = problem.offsets[part], problem.offsets[part + 1]
     one, other = problem.groups[part, 0], problem.groups[part, 1]
     q, m = end - start, K.starts[one + 1] - K.starts[one]
@@ -361,9 +347,7 @@ def settle(part, problem, answer, tol, K):
 
 @compiled(nogil=True)
 def drive(first, problem, most, answer, work, tol, budget, K):
-    """Solve problems, from the `first`, until the budget is spent or one waits for :func:`settle`;
-    return the first that is not finished.
-    """
+    """Solve from problem `first` to the budget or one for :func:`settle`; return the first open."""
     spent = 0.0
     for part in range(first, most.size):
         if answer.status[part] != ACTIVE:

@@ -254,9 +254,7 @@ def psvm(
 
 
 def _few(statement: PSVM, few: int) -> bool:
-    """Whether pair steps on the Gram matrix are quicker than Newton's method on linear data: there
-    are few observations, and C is small for their norms.
-    """
+    """Whether pair steps beat Newton's method on linear data: few rows, small C for their norms."""
     space, n = statement.space, statement.y.size
     if not (space.is_linear and space.intercept == "free" and statement.p == 1 and n <= few):
         return False
@@ -301,9 +299,7 @@ def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) 
 
 
 def _features(space: FeatureSpace) -> tuple[Features, Floats]:
-    """Return the data and their centre; sparse data with many non-zeros become dense, and centred
-    if the intercept is free.
-    """
+    """Return data and centre; dense if sparse with many non-zeros, centred for a free intercept."""
     X = space.X
     n, d = X.shape
     if space.intercept != "free":
@@ -317,9 +313,7 @@ def _features(space: FeatureSpace) -> tuple[Features, Floats]:
 
 
 def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any:
-    """Return the starting point that an earlier solution gives: a linear one, or multipliers with
-    their scores.
-    """
+    """Return an earlier solution's start: linear, or multipliers with their scores."""
     space, X = statement.space, statement.space.X if statement.space.is_linear else None
     # By how much C has grown.
     C = earlier.hyperparameters.get("C")
@@ -348,9 +342,7 @@ def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any
 
 
 class _Bounds:
-    """The bounds of multipliers from their scores; the last ones are kept, with the intercept and
-    the objective of the model itself, without its multiples.
-    """
+    """The bounds of multipliers by scores, with the last intercept and unscaled objective."""
 
     def __init__(self, statement: PSVM) -> None:
         self.statement, self.b, self.scores = statement, 0.0, np.zeros(0)
@@ -451,9 +443,7 @@ def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) ->
 
 
 def best_multiple(u: Floats, norm: float, c: Floats, p: float) -> float:
-    r"""Return the minimiser t of :math:`\tfrac12 t^2\|w\|^2 + \sum_i c_i(1 - tu_i)_+^p`, rounded
-    up.
-    """
+    r"""Return argmin_t of :math:`\tfrac12t^2\|w\|^2 + \sum_ic_i(1 - tu_i)_+^p`, rounded up."""
 
     def grows(t: float) -> bool:
         slack = 1.0 - t * u
@@ -470,9 +460,7 @@ def best_multiple(u: Floats, norm: float, c: Floats, p: float) -> float:
 
 
 def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floats]:
-    """Return the best multiple of earlier multipliers by its dual objective, of a few, and nearly
-    its scores.
-    """
+    """Return the best of a few multiples of earlier multipliers, and nearly its scores."""
     alpha = statement.feasible(alpha)
     s, point = statement, statement.space.point(alpha * statement.y)
     norm, total = float(point.squared_norm.value), float(alpha.sum())

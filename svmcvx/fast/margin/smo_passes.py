@@ -67,9 +67,7 @@ def slack_of(alpha, c, r):
 
 @compiled()
 def near_best_bias(f, y, weight, p, b):
-    r"""Return the minimiser of :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`, p > 1, up to
-    :data:`BIAS_ACCURACY`.
-    """
+    r"""Return argmin_b of :math:`\sum_is_i(1 - y_i(f_i + b))_+^p`, p > 1, to ``BIAS_ACCURACY``."""
     low, high = math.inf, -math.inf
     for k in range(f.size):
         if y[k] < 0.0:

@@ -27,9 +27,7 @@ from svmcvx.system.compilation import compiled
 
 @compiled(inner=True)
 def _best(theta, gradient, curvature, D, a, b, low, high):
-    """Return the best value of one coordinate; `gradient` is that of the smooth part without the
-    terms in a and b.
-    """
+    """Return a coordinate's best value; `gradient` is of the smooth part without a and b."""
     # The gradient of the smooth part where the coordinate is zero.
     at_zero = gradient + curvature * theta
     if at_zero > D:
@@ -45,9 +43,7 @@ def _best(theta, gradient, curvature, D, a, b, low, high):
 
 @compiled(inner=True)
 def _rests(theta, gradient, D, low, high, margin):
-    """Whether a coordinate at a kink or an end of its interval is optimal there by more than
-    `margin`.
-    """
+    """Whether a coordinate at a kink or an end is optimal there by more than `margin`."""
     if theta == 0.0 and low == 0.0:
         return gradient < D - margin
     if theta == 0.0:
@@ -59,9 +55,7 @@ def _rests(theta, gradient, D, low, high, margin):
 
 @compiled()
 def ascend_rows(rows, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
-    """Run one epoch over ``order``; update θ, w and `active` in place and return the largest
-    violation.
-    """
+    """Run one epoch over ``order`` in place; return the largest violation."""
     largest = 0.0
     for position in range(order.size):
         i = order[position]

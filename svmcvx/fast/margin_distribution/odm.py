@@ -256,9 +256,7 @@ def _solve_whole(
     rng: np.random.Generator,
     settings: ODMSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve on the data, or on the factor of a kernel matrix, by the given method, or by the one
-    that ``"auto"`` chooses.
-    """
+    """Solve on the data or a kernel's factor, by a method that ``"auto"`` chooses."""
     problem = linear_problem(statement)
     condition = 2.0 * max(statement.C1, statement.C2) * float(problem.norms.max()) ** 2
     good = problem.kernel_expansion and condition <= settings.ascent.condition
@@ -297,9 +295,7 @@ def linear_problem(statement: ODM) -> LinearProblem:
 
 
 def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
-    """Return (w, θ) of an earlier solution: linear coefficients and multipliers, None for those
-    that it does not have.
-    """
+    """Return (w, θ) of an earlier solution, None for the missing ones."""
     if warm is None:
         return None, None
     w = earlier_coefficients(statement.space, warm.model)
@@ -333,9 +329,7 @@ def ascend(
     *,
     limited: bool,
 ) -> tuple[BestPoint, Status]:
-    """Run dual coordinate ascent [HsiehChang] from `theta`; `limited` to few rounds, and to a rate
-    of the gap that makes them suffice.
-    """
+    """Run dual coordinate ascent [HsiehChang]; `limited` to few rounds and a sufficient rate."""
     m, n, most = problem, theta.size, settings.rounds if limited else math.inf
     X = m.X.toarray() if sp.issparse(m.X) else m.X
     low, high = (end * m.c for end in m.loss.domain)
@@ -381,9 +375,7 @@ def ascend(
 
 
 def _predicted_rounds(gaps: list[float], tol: float, rated: int) -> float:
-    """Return the number of rounds until the gap is `tol` at the rate of the last rounds; 0 before
-    there are enough rounds for a rate.
-    """
+    """Extrapolate the rounds to a gap of `tol` from the last ones; 0 with too few of them."""
     if len(gaps) <= rated or not math.isfinite(gaps[-1 - rated]):
         return 0.0
     fallen = math.log(gaps[-1 - rated] / gaps[-1]) if gaps[-1] > 0 else math.inf

@@ -214,9 +214,7 @@ def _solve_whitened(
     rng: np.random.Generator,
     settings: ODMLSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve the SVM on the whitened rows by the given method, or by the one that ``"auto"``
-    chooses.
-    """
+    """Solve the SVM on whitened rows, by a method that ``"auto"`` chooses."""
     problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
     good = problem.kernel_expansion and condition <= settings.ascent.condition
@@ -290,9 +288,7 @@ def has_coordinates(statement: ODML) -> bool:
 
 
 def start_from(statement: ODML, warm: Solution | None) -> Floats | None:
-    """Return multipliers from an earlier solution: its own, scaled to the present C, or those of
-    its linear coefficients.
-    """
+    """Return an earlier solution's multipliers at the present C, or those of its coefficients."""
     if warm is None:
         return None
     data, upper_bound = statement.space.data, statement.upper_bound()

@@ -26,9 +26,7 @@ FREE_INTERCEPT = 1e3
 
 
 class Exchange:
-    """Iterated local search from the incumbent: rows are dropped, taken in, and exchanged; points
-    are those of least norm.
-    """
+    """Iterated local search over least-norm points: rows are dropped, added and exchanged."""
 
     def __init__(self, search: CountingSearch, settings: SearchSettings) -> None:
         self.search, self.settings = search, settings
@@ -53,9 +51,7 @@ class Exchange:
         self._nearest, self._nearest_price = np.zeros(n, dtype=np.bool_), math.inf
 
     def begin(self, sets: Iterable[Bools], limit: float = math.inf) -> None:
-        """Improve sets of kept rows, and then the incumbent until that brings nothing any more or a
-        limit, of the clock or of work, is reached.
-        """
+        """Improve sets of kept rows, then the incumbent, until no gain or a limit."""
         search, most = self.search, self.work + min(self._beginning, limit)
         with stop_flag(search.monitor.deadline) as stop:
             for kept in sets:
@@ -79,9 +75,7 @@ class Exchange:
             self._improve(self._moved(), most, stop)
 
     def find_feasible(self) -> None:
-        """Drop less and less from sets near the one that drops least, until the budget covers what
-        is dropped or the work is done.
-        """
+        """Drop less from sets near the cheapest, until the budget covers it or the work ends."""
         search = self.search
         most = self.work + self.settings.first_point * self._beginning
         with stop_flag(search.monitor.deadline) as stop:
@@ -97,9 +91,7 @@ class Exchange:
                 self._improve(u >= self._rng.choice(MARGINS), most, stop)
 
     def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
-        """Improve a set of kept rows by single moves and exchanges, and offer its point, until all
-        work is about `most`; without an incumbent it first drops as little as possible.
-        """
+        """Improve and offer a set within `most` work; without an incumbent first drop least."""
         search = self.search
         if search.best is None:
             price = self._descend(kept, most, stop, only_weight=True)
@@ -111,9 +103,7 @@ class Exchange:
     def _descend(
         self, kept: Bools, most: float, stop: NDArray[np.int64], *, only_weight: bool = False
     ) -> float:
-        """Improve a set in place; return its objective, or that of a problem without a budget in
-        which norms outweigh no weight.
-        """
+        """Improve a set in place; return its objective, or with `only_weight` its price."""
         lam, k = (1e8, math.inf) if only_weight else (self.search.lam, self.search.k)
         # A product with all rows, in the unit of the tree's work.
         cost = 2.0 * self.rows.size

@@ -24,9 +24,7 @@ BETTER = 1.0 - 1e-9
 
 @compiled(inner=True)
 def _append(H, i, members, count, L, alpha):
-    """Make row i active with a multiplier of 0; return False, with the coefficients of the others
-    in L[count], if it is in their span.
-    """
+    """Make row i active at 0; if it is in the others' span, write coefficients, return False."""
     r = H.shape[1]
     row = L[count]
     whole = 0.0
@@ -62,9 +60,7 @@ def _leave(at, members, count, L, alpha):
 
 @compiled(inner=True)
 def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
-    """Go to the point of least norm that keeps a set, or until its squared norm is seen to be
-    `limit` at least.
-    """
+    """Go to the least-norm point that keeps a set, or until its squared norm reaches `limit`."""
     n, r = H.shape
     for step in range(10 * (r + 1)):
         # The multipliers of the active rows, all of whose margins are 1; on the way there those
@@ -147,9 +143,7 @@ def _cost(weight, lam, budget, u):
 
 @compiled(inner=True)
 def _move(problem, kept, dropped, on, start, count, state, space, limit):
-    """Move row `on` to the other side, from an active set; return the value and the number of
-    active rows, and the work.
-    """
+    """Move row `on` to the other side; return the value, the number of active rows, the work."""
     (H, weight, lam, budget), (members, L, alpha), (scratch, w, u) = problem, state, space
     _copy(start, count, state)
     kept[on] = not kept[on]
@@ -170,9 +164,7 @@ def _move(problem, kept, dropped, on, start, count, state, space, limit):
 
 @compiled(inner=True)
 def _settle(weight, kept, u, near):
-    """Keep what a point keeps, and write the dropped rows with the largest margins to `near`, the
-    largest first.
-    """
+    """Keep all that a point keeps; write dropped rows to `near`, the largest margins first."""
     found, dropped = 0, 0.0
     for i in range(u.size):
         kept[i] = u[i] >= SATISFIED
@@ -192,9 +184,7 @@ def _settle(weight, kept, u, near):
 
 @compiled(nogil=True)
 def descend(H, weight, lam, budget, kept, most, near, active, space, found, stop):
-    """Improve a set by single moves and by exchanges of a dropped row for a kept one until none is
-    better.
-    """
+    """Improve a set by moves and exchanges until none is better."""
     here, there, beyond = active
     scratch, w, u = space
     problem, unlimited = (H, weight, lam, budget), (H, weight, lam, math.inf)

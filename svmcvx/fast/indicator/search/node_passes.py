@@ -55,9 +55,7 @@ UNIT = 2.0**-53
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _solve(A, x, stop):
-    """Solve Ax = b by Cholesky's factorisation in place, and return b'x; coordinates whose pivots
-    are lost to rounding stay where they are.
-    """
+    """Solve Ax = b by Cholesky in place, return b'x; coordinates without pivots stay unchanged."""
     r, product = x.size, 0.0
     for j in range(r):
         if stop[0]:
@@ -94,9 +92,7 @@ def shortfalls(HT, w, a):
 # Without branches, and a division that raises nothing, the loop takes several rows at a time.
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER, error_model="numpy")
 def _value(rows, node, loss, share, columns, w, a, slope, bend):
-    """Return the squared norm and the sum of the rounded terms at `w`, without the prices of
-    dropped ones.
-    """
+    """Return the squared norm and rounded terms at `w`, without the prices of dropped ones."""
     (HT, _), (state, cap, _, big_m), (cut, rho, _) = rows, node, loss
     shortfalls(HT, w, a)
     value = 0.0
@@ -116,9 +112,7 @@ def _value(rows, node, loss, share, columns, w, a, slope, bend):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER, error_model="numpy")
 def _derivative(node, loss, share, a, along, size):
-    """Return the derivative of the rounded terms where the shortfalls are `a` and `size` times
-    their change `along`.
-    """
+    """Return the rounded terms' derivative at shortfalls `a`, for the change `size` × `along`."""
     (state, cap, _, big_m), (cut, rho, _) = node, loss
     total = 0.0
     for i in range(a.size):
@@ -132,9 +126,7 @@ def _derivative(node, loss, share, a, along, size):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _step_length(node, loss, share, a, along, norm_slope, curvature, start, stop):
-    """Return a step length, at most 1, near which the derivative along a line vanishes, as
-    :func:`~svmcvx.numerical.line_search` does.
-    """
+    """Return a step of at most 1 where the line's derivative nearly vanishes."""
     low, low_slope, high, high_slope, size = 0.0, start, 1.0, 0.0, 1.0
     for _ in range(EVALUATIONS):
         here = norm_slope + curvature * size + _derivative(node, loss, share, a, along, size)
@@ -306,9 +298,7 @@ def rounded_up(value):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _tighten(rows, state, M, loss, box, upper, ball, a, wider, loose):
-    """Lower M and settle observations by the ball; tell whether another round is worth while, and
-    whether anything has changed.
-    """
+    """Lower M and settle observations by the ball; return whether to repeat, and any change."""
     (HT, length), (cut, _, free), (below, error, longest, centre) = rows, loss, ball
     r, n = HT.shape
     radius = (
@@ -374,9 +364,7 @@ def _record(state, cap, slope, marks, rows, numbers, end):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _undecided(state, weight, M, cut, a):
-    """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the
-    nearest to its margin.
-    """
+    """Return the free row with the most fractional indicator, else the one nearest its margin."""
     chosen, most, nearest = -1, 0.0, math.inf
     for i in range(a.size):
         if state[i] != FREE:
@@ -522,9 +510,7 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
 def best_multiple(HT, weight, lam, k, cut, free, raised, points, best, found, a):
-    """Write the best multiple of the nodes' points to `found` if it beats `best`; return its
-    objective up to rounding, or `best`.
-    """
+    """Write the nodes' best multiple to `found` if it beats `best`; return the lower objective."""
     r, n = HT.shape
     for w in points:
         squared = 0.0

@@ -53,9 +53,7 @@ class Leaf(NamedTuple):
 
 
 def leaf_of(rows: Sequence[int], alpha: Sequence[Fraction], *, feasible: bool) -> Leaf | None:
-    """Return the multipliers of a leaf: β = 2α of the point of least norm, for rows no longer than
-    1, or a multiple of a combination that vanishes, exactly; None where doubles do not hold it.
-    """
+    """Return 2α of the least-norm point, or an exact vanishing combination; None on overflow."""
     norm, longest = _exponent(sum(alpha, Fraction(0))), max(map(_exponent, alpha), default=0)
     # Twice the digits of a double, and as many as the sum of the terms loses.
     terms, multiple = 2 + max(norm, 0) // 106, Fraction(2)
@@ -86,9 +84,7 @@ def _exponent(value: Fraction) -> int:
 
 @dataclass
 class TreeRecord:
-    """Nodes in the order in which they were bounded, the first node first; some leaves have their
-    own multipliers.
-    """
+    """Nodes in the order of bounding, the root first; some leaves have their own multipliers."""
 
     parts: list[BoundedNodes] = field(default_factory=list)
     uppers: list[float] = field(default_factory=list)
@@ -102,9 +98,7 @@ class TreeRecord:
         self.bytes += sum(values.nbytes for values in nodes)
 
     def arrays(self, search: Any) -> dict[str, NDArray[Any]]:
-        """Return the arrays ``tree.*`` of a proof, see ``docs/proof_format.md``; none if the units
-        of the data cannot represent them.
-        """
+        """Return the arrays ``tree.*`` of a proof; none if data units do not represent them."""
         unit = search.scale**2
         if not self.parts or search.best_value < 2.0**-EXPONENT:
             return {}
@@ -161,9 +155,7 @@ class TreeRecord:
 def _preorder(
     nodes: BoundedNodes, last: Integers, own: dict[int, int], cutoff: float
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """Return the nodes, each before its children and the child that keeps its row first, and the
-    data of their bounds for a proof.
-    """
+    """Return nodes in preorder, the keeping child first, and their bounds' data for a proof."""
     count, parents = nodes.parents.size, nodes.parents
     children = np.full((2, count), -1)
     child = np.arange(1, count)
@@ -206,9 +198,7 @@ def _preorder(
 
 
 def _flips(marks: NDArray[np.uint8], kept: Integers, before: Integers) -> tuple[Integers, Integers]:
-    """Return how many marks of each bound differ from those of the bound before, and their rows in
-    increasing order.
-    """
+    """Return the number of changed marks per bound, and their rows in increasing order."""
     # The bounds of leaves with multipliers of their own have no marks.
     marks = np.vstack([marks, np.zeros((1, marks.shape[1]), dtype=np.uint8)])
     flips = marks[np.minimum(kept, len(marks) - 1)] ^ marks[before]

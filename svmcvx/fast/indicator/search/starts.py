@@ -60,9 +60,7 @@ def _soft_margins(search: SearchState) -> Iterator[Floats]:
 
 
 def counting_starts(search: CountingSearch) -> Iterator[Bools]:
-    """Yield sets of distinct rows that multiples of soft-margin machines keep; if none fits a
-    budget, one that drops few rows.
-    """
+    """Yield sets kept by multiples of soft-margin machines, or one that drops few rows."""
     for u in _soft_margins(search):
         order = np.argsort(-u, kind="stable")
         dropped = np.append(np.cumsum(search.weight[order][::-1])[::-1][1:], 0.0)
@@ -91,9 +89,7 @@ def ramp_starts(search: RampSearch) -> Iterator[Bools]:
 
 
 def relaxation(search: CountingSearch, rng: np.random.Generator) -> tuple[Dual, list[Bools]]:
-    """Solve the conic relaxation of the 0-1 loss as accurately as the limits allow; return its dual
-    point and sets of distinct rows that its point keeps, nothing where it cannot be solved.
-    """
+    """Return the conic relaxation's dual point and kept sets of rows, nothing on failure."""
     statement, monitor = search.statement, search.monitor
     total, G = float(statement.weight.sum()), statement.geometry.G
     kappa = None if statement.k is None else statement.k / total

@@ -191,9 +191,7 @@ class SearchState(ABC):
         return (row_bytes(X, i) + (b"+" if sign > 0 else b"-") for i, sign in enumerate(signs))
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
-        """Return the values of the free bias, times the scale, of points below a value that no
-        constant score has; empty if there are none, 0 without a bias.
-        """
+        """Return the scaled free bias of points below `value`, empty if none; 0 without one."""
         if not self.free:
             return 0.0, 0.0
         # Each class has a row whose shortfall is below the cut or, where losses are counted, 0.
@@ -205,9 +203,7 @@ class SearchState(ABC):
 
     @cached_property
     def _factor_error(self) -> float:
-        """How much the squared lengths of the rows, in the search's units, may be shorter than
-        those of the data.
-        """
+        """Possible deficit of the rows' squared lengths, in the search's units."""
         space = self.statement.space
         if space.factor_is_data:
             return 0.0
@@ -216,9 +212,7 @@ class SearchState(ABC):
 
     @property
     def wider(self) -> float:
-        """The share by which balls are enlarged; see
-        :func:`svmcvx.fast.indicator.search.node_passes.relax`.
-        """
+        """The share by which balls are enlarged against rounding."""
         return min(max(2.0**-32, 4.0 * self._factor_error * self._size), 1e-4)
 
     @property
@@ -242,9 +236,7 @@ class SearchState(ABC):
 
     @abstractmethod
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
-        """Update the incumbent with the best point that keeps and drops these rows, whose value is
-        at least `bound`.
-        """
+        """Offer the best point that keeps and drops these rows, of value `bound` or more."""
 
     def update_incumbent(self, point: Incumbent) -> None:
         """Replace the incumbent by a feasible point if it is better."""
@@ -266,9 +258,7 @@ class SearchState(ABC):
         self.unresolved_bound = min(self.unresolved_bound, value)
 
     def report(self, left: float) -> Status | None:
-        """Report the proved bound of a round to the monitor, given the lower bound `left` of the
-        open nodes; return a reason to stop, or None.
-        """
+        """Report a round's proved bound, given the open nodes' `left`; return a stop or None."""
         # Only points better than the incumbent by a little were looked for.
         self.proved = max(self.proved, min(left, self.cutoff, self.unresolved_bound))
         status = self.monitor.report(
@@ -290,9 +280,7 @@ class SearchState(ABC):
 
     @property
     def bound(self) -> SolverBound:
-        """The lower bound that the search has proved of the data themselves, in the statement's
-        units.
-        """
+        """The proved lower bound of the data themselves, in the statement's units."""
         proved = self.statement.bound_of_search(self.proved / self.unit)
         return SolverBound(proved, (REPEATED + self._factor_error * self._size) * abs(proved))
 
@@ -307,9 +295,7 @@ class CountingSearch(SearchState):
             self.try_set(u >= margin)
 
     def try_set(self, kept: Bools) -> None:
-        """Update the incumbent with the point of least norm that keeps a set of the distinct rows;
-        each set is tried once.
-        """
+        """Offer the least-norm point that keeps a set of distinct rows, once per set."""
         key, dropped = np.packbits(kept).tobytes(), float(self.weight[~kept].sum())
         # A margin of 1 on a row of length at most 1 takes a norm of 1, unless the intercept is
         # free.
@@ -325,9 +311,7 @@ class CountingSearch(SearchState):
         return self.statement.geometry.y[self.first[rows]] if self.free else None
 
     def _refit(self, kept: Bools) -> Floats | None:
-        """Update the incumbent with the point of least norm that keeps a set; return its
-        multipliers on the set.
-        """
+        """Offer the least-norm point that keeps a set; return its multipliers on the set."""
         labels, geometry = self._labels(kept), self.statement.geometry
         found = least_norm(self.H[kept], labels)
         if found is None:
@@ -336,9 +320,7 @@ class CountingSearch(SearchState):
         return found.alpha if labels is None else balanced(found.alpha, labels, math.inf)
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
-        """Update the incumbent with the point of least norm that keeps a set, and exclude better
-        points that drop the others.
-        """
+        """Offer a set's least-norm point, and exclude better points that drop the others."""
         price = (
             down(self.lam * total(Bounded(self.weight[dropped])).lower_end)
             if dropped.any() and self.lam > 0
@@ -371,9 +353,7 @@ class CountingSearch(SearchState):
             self.update_incumbent(point)
 
     def price_of_budget(self, relaxed: float | None) -> None:
-        """Set the first multiplier of k: that of the conic relaxation, or the incumbent's norm
-        spread over the budget.
-        """
+        """Set k's first multiplier by the conic relaxation, or by the norm per budget."""
         if math.isinf(self.k):
             return
         value = self.best_value if math.isfinite(self.best_value) else self.weight.size
@@ -382,9 +362,7 @@ class CountingSearch(SearchState):
         )
 
     def decide_feasibility(self) -> bool | None:
-        """Decide in rational arithmetic whether dropping k makes the rows separable; update the
-        incumbent with a point if there is one.
-        """
+        """Decide exactly whether the rows without k of them are separable; offer a point."""
         stack: list[tuple[Bools, Bools]] = [(np.zeros(self.weight.size, dtype=bool),) * 2]
         for _ in range(500):
             if not stack:
@@ -414,9 +392,7 @@ class RampSearch(SearchState):
     statement: Ramp
 
     def try_point(self, w: Floats) -> None:
-        """Update the incumbent with a point and with the hinge solution of the rows that it does
-        not drop.
-        """
+        """Offer a point, and the hinge solution of the rows that it does not drop."""
         geometry = self.statement.geometry
         found = geometry.incumbent(w[:-1] / self.scale, float(w[-1]) / self.scale, ramp)
         self.update_incumbent(found)
@@ -432,9 +408,7 @@ class RampSearch(SearchState):
             self.update_incumbent(statement.geometry.incumbent(*point, ramp))
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
-        """Update the incumbent with the hinge solution of the kept rows; differences of the size of
-        rounding remain open.
-        """
+        """Offer the hinge solution of the kept rows; rounding differences remain open."""
         self.descend(dropped[self.copies])
         if bound < self.cutoff:
             self.mark_unresolved(bound)

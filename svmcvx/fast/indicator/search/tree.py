@@ -42,9 +42,7 @@ DiveSpace: TypeAlias = tuple[
 
 
 class TreeNode(NamedTuple):
-    """Lower bound, number, decisions, M, the minimiser, the interval of the bias, the price, and
-    the row to branch on.
-    """
+    """Bound, number, decisions, M, minimiser, bias interval, price and branching row."""
 
     bound: float
     number: int
@@ -57,9 +55,7 @@ class TreeNode(NamedTuple):
 
 
 class Dive(NamedTuple):
-    """The result of a thread: open nodes, those that it bounded, the best point seen and its value,
-    and the last minimiser.
-    """
+    """A thread's open and bounded nodes, best point and value, and last minimiser."""
 
     nodes: list[TreeNode]
     bounded: BoundedNodes
@@ -92,9 +88,7 @@ class BranchAndBound:
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
-        """Arrays that prove the lower bound; none if the record was discarded, or the factor is too
-        inaccurate.
-        """
+        """Arrays that prove the bound; none without a record or an accurate factor."""
         return (
             {}
             if self.record is None or not self.search.is_repeatable
@@ -112,9 +106,7 @@ class BranchAndBound:
         return self.nodes * self.node_work
 
     def run(self, share: Share, enough: Callable[[], bool] = lambda: False) -> Status | None:
-        """Continue until the search ends; None if `enough`, called before each round, is true
-        before that.
-        """
+        """Search to the end; None if `enough`, called before each round, is true earlier."""
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None if self._begun else self._begin()
             while status is None and not enough():
@@ -151,9 +143,7 @@ class BranchAndBound:
         return search.report(self.open_bound)
 
     def _problem(self, upper: float, *, refine: bool = False) -> tuple[Any, Any]:
-        """Return the problem and the parameters of the passes, as accurate as rounding allows if a
-        leaf is refined.
-        """
+        """Return the passes' problem and parameters, most accurate if a leaf is refined."""
         search, rounds = self.search, self.settings.rounds
         # The weight of squared violations of a decision is some 100 incumbents.
         loss = search.cut, 100.0 * max(upper, 1.0), search.free
@@ -225,9 +215,7 @@ class BranchAndBound:
         return search.report(self.open_bound)
 
     def _refined_leaf(self, node: TreeNode, upper: float) -> tuple[float, Leaf | None]:
-        """Return a better bound of a leaf that no other arithmetic will evaluate, and its
-        multipliers.
-        """
+        """Return a better bound of a leaf in this arithmetic, and its multipliers."""
         if not self.search.cut:
             return node.bound, None
         refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True)
@@ -238,9 +226,7 @@ class BranchAndBound:
         return max(node.bound, refined.nodes[0].bound if refined.nodes else math.inf), leaf
 
     def _space(self, worker: int, most: int) -> DiveSpace:
-        """Return the arrays of a thread's dives of up to `most` nodes: their pages are slow when
-        they are new.
-        """
+        """Return a thread's reused arrays for dives of up to `most` nodes."""
         if (worker, most) not in self._spaces:
             (r, n), free, room = self.HT.shape, self.search.free, most // 2 + 1
             # Bounds of a node, two cuts of the interval of the bias among them.
@@ -265,9 +251,7 @@ class BranchAndBound:
     def _dive(
         self, node: TreeNode, upper: float, most: int, worker: int = 0, *, refine: bool = False
     ) -> Dive:
-        """Search below a node until two more would be more than `most`, or bound a leaf as well as
-        rounding allows.
-        """
+        """Search below a node for at most `most` nodes, or bound a leaf to rounding."""
         search, r = self.search, self.HT.shape[0]
         passed = self._problem(upper, refine=refine)
         upper = math.inf if refine else upper
