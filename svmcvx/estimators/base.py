@@ -190,7 +190,6 @@ class CertifiedClassifier(_Fitted):
     verbose: bool = False
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters."""
         known = self.get_params()
         if unknown := [name for name in params if "__" not in name and name not in known]:
             raise DataError(
@@ -231,7 +230,6 @@ class CertifiedClassifier(_Fitted):
         return self
 
     def _fit_blocks(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Fit to rows in blocks, by the specialised solver."""
         entry = find(self._stated_as())
         if entry is None or entry.fast is None or not entry.takes.row_blocks:
             raise DataError(
@@ -268,7 +266,6 @@ class CertifiedClassifier(_Fitted):
     def _solve_blocks(
         self, request: Request, X: Any, sides: ClassPartition, sample_weight: Any
     ) -> Solution:
-        """Solve the problem of two classes."""
         y = sides.given if sides.factors is None and sides.classes.size == 2 else sides
         return request.run(X, y, sample_weight, None)
 
@@ -374,7 +371,6 @@ class CertifiedClassifier(_Fitted):
     def _conclude(
         self, request: Request, classes: NDArray[Any], class_weight: Floats | None
     ) -> None:
-        """Set the attributes that follow from the solution."""
         self.solver_route_, self.solver_reason_ = request.route, request.reason
         self.classes_ = classes
         self.class_weight_ = np.ones(classes.size) if class_weight is None else class_weight
@@ -542,7 +538,6 @@ class CertifiedClassifier(_Fitted):
         return read_only(np.array(counts, dtype=np.intp))
 
     def _solved(self) -> tuple[Solution, ...]:
-        """Return the solution of each problem."""
         return (self.solution_,)
 
     @property

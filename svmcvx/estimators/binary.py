@@ -270,7 +270,6 @@ class BinaryClassifier(CertifiedClassifier):
         return read_only(np.array([member.intercept for member in self._members]))
 
     def _in_pairs(self) -> bool:
-        """Whether there are more than two classes, with a machine for each pair."""
         model = self.model_
         return isinstance(model, OneVsModel) and model.scheme == "ovo"
 
@@ -335,7 +334,6 @@ class BinaryClassifier(CertifiedClassifier):
 
 
 def keys(names: list[Any], scheme: str) -> list[Any]:
-    """Return the keys of the binary problems in the order of :class:`svmcvx.OneVsModel`."""
     return [*combinations(names, 2)] if scheme == "ovo" else names
 
 

@@ -595,7 +595,6 @@ def _as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: An
 
 
 def _plain(values: Any) -> Floats:
-    """Return the numbers of a tensor or an array."""
     return _dense(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
 
 

@@ -77,7 +77,6 @@ def read_text_model(path: str | os.PathLike[str], n_features: int) -> list[TextM
 
 
 def _libsvm(header: dict[str, list[str]], lines: list[str], n_features: int) -> Iterator[TextModel]:
-    """Yield the machines of pairs of classes."""
     if header["svm_type"] not in (["c_svc"], ["nu_svc"]):
         raise DataError(
             f"the file has a model of type {header['svm_type'][0]}; those of c_svc and nu_svc"
@@ -116,7 +115,6 @@ def _libsvm(header: dict[str, list[str]], lines: list[str], n_features: int) -> 
 
 
 def _kernel(header: dict[str, list[str]]) -> Kernel:
-    """Return the kernel of a file of LIBSVM."""
     kind = header["kernel_type"][0]
     number = {name: float(header[name][0]) for name in ("gamma", "coef0") if name in header}
     if kind == "linear":

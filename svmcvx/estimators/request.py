@@ -41,8 +41,6 @@ SMALL = 100
 
 
 class TrainingData(NamedTuple):
-    """Validated training data."""
-
     X: Features
     labels: CodedLabels
     sample_weight: Floats | None
@@ -120,7 +118,6 @@ class Request:
     sharper: float = 1.0
 
     def run(self, X: Any, y: Any, sample_weight: Any, warm_start: Solution | None) -> Solution:
-        """Solve on data."""
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         with time_limited(self.time_limit) as deadline:
             if self.route != FAST or self.entry is None or self.entry.fast is None:
@@ -161,7 +158,6 @@ class Request:
         solver: str,
         max_iter: int | None,
     ) -> Solution:
-        """Solve by the general route."""
         # Imported here, since it takes cvxpy, and most fits need none.
         from svmcvx.solve import solve
         from svmcvx.solve.policy import iteration_limit
@@ -176,7 +172,6 @@ class Request:
         )
 
     def problem(self, X: Any, y: Any, **weights: Any) -> FormulationProblem:
-        """Build the problem on data."""
         own = () if self.entry is None or self.entry.fast is None else self.entry.fast.own
         settings = {name: value for name, value in self.settings.items() if name not in own}
         return self.builder()(X, y, **settings, **weights)

@@ -331,7 +331,6 @@ def _solve(
     settings: ConicSettings,
     rounding: bool,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve within the limits of a monitor."""
     limit, r = monitor.deadline, int(statement.factor.shape[1])
     if limit.remaining < math.inf:
         monitor.deadline = limit.earlier(settings.reserved * limit.remaining)
@@ -459,5 +458,4 @@ def _recovered(
 
 
 def _trace(point: tuple[Floats, Floats]) -> float:
-    """Return Tr W of (w, V)."""
     return float(sum(np.sum(part**2) for part in point))

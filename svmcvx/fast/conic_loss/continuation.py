@@ -50,8 +50,6 @@ LEAST_DAMPING = 1e-13
 
 
 class Descent(NamedTuple):
-    """How a descent ended."""
-
     converged: bool
     solve: Solve | None
 
@@ -104,7 +102,6 @@ class LowRankRelaxation:
         return int(self.L.shape[1])
 
     def scores(self, U: Floats | None = None) -> Floats:
-        """Return (x'w, x'V) of all rows."""
         return np.ascontiguousarray(self.L @ (self.U if U is None else U))
 
     def margins(self) -> tuple[Floats, Floats]:
@@ -113,7 +110,6 @@ class LowRankRelaxation:
         return self.y * S[:, 0], np.sum(S[:, 1:] ** 2, axis=1) + self.ridge * self.squared_norms
 
     def multipliers(self) -> tuple[Floats, Floats]:
-        """Return γ and α of the point."""
         return stationary_multipliers(*self.margins(), self.lam * self.weight)
 
     def value(self, U: Floats, ridge: float | None = None) -> float:
@@ -126,17 +122,14 @@ class LowRankRelaxation:
 
     @staticmethod
     def penalty(U: Floats) -> float:
-        """The part of F that is not a loss."""
         return float(np.vdot(U, U))
 
     def indicator_sum(self) -> float:
-        """Return Σ s z at the point, the ridge included."""
         return float(
             passes.total_loss(self.scores(), self.y, self.weight, self.ridge * self.squared_norms)
         )
 
     def derivatives(self) -> tuple[float, Floats, Any]:
-        """Return F, its gradient and the second derivatives by the scores."""
         height, ridge = self.lam * self.weight, self.ridge * self.squared_norms
         loss, slope, bend = differentiated(self.scores(), self.y, height, ridge)
         return (self.penalty(self.U) + loss, 2.0 * self.U + np.asarray(self.L.T @ slope), bend)
@@ -156,7 +149,6 @@ class LowRankRelaxation:
         return np.asarray(2.0 * (unit + self.lam * self._gram))
 
     def _hessian(self, bend: SecondDerivatives) -> Floats:
-        """The matrix of second derivatives; unknowns are ordered column by column of U."""
         H = second_derivatives(self.L, bend)
         H[np.diag_indices_from(H)] += 2.0
         return H
@@ -410,8 +402,6 @@ def is_hard_margin(statement: ConicLoss) -> bool:
 
 
 class MinimumAtLam(NamedTuple):
-    """A minimum for some λ, and its Σ s z."""
-
     U: Floats
     indicator_sum: float
 
@@ -594,7 +584,6 @@ class Continuation:
 
     @contextmanager
     def _moved(self, U: Floats, ridge: float) -> Iterator[None]:
-        """Replace the point and the ridge inside the block."""
         problem = self.problem
         here = problem.U, problem.ridge
         problem.U, problem.ridge = U, ridge
@@ -604,7 +593,6 @@ class Continuation:
             problem.U, problem.ridge = here
 
     def _at(self, U: Floats) -> tuple[Floats, Floats]:
-        """Return γ and α of another point."""
         with self._moved(U, self.problem.ridge):
             return self.problem.multipliers()
 

@@ -57,7 +57,6 @@ class State(NamedTuple):
 
 
 def new_state(K: Floats, y: Floats, extent: float, largest_support: int = LARGEST_SUPPORT) -> State:
-    """Return the state without tight observations."""
     n = y.size
     cap = min(n, largest_support)
     return State(
@@ -74,7 +73,6 @@ def new_state(K: Floats, y: Floats, extent: float, largest_support: int = LARGES
 
 
 def reset(s: State) -> None:
-    """Set all multipliers to 0 and S to the empty set."""
     s.v[:] = s.u[:] = 0.0
     s.inside[:] = False
     s.tight[0], s.number[0] = 0, 0.0
@@ -203,7 +201,6 @@ class GrowingWorkingSet:
         return v
 
     def grow(self, fresh: Indices) -> None:
-        """Append observations to the working set."""
         old, size = self.state, self.n
         K = np.empty((size + fresh.size, size + fresh.size))
         K[:size, :size] = old.K

@@ -55,7 +55,6 @@ def _direction(s, q, column, a, e):
 
 @compiled(inner=True)
 def _leave(s, position):
-    """Take the member at a position out of S."""
     S, m = s.S, s.tight[0]
     s.inside[S[position]] = False
     for i in range(position, m - 1):
@@ -66,7 +65,6 @@ def _leave(s, position):
 
 @compiled(inner=True)
 def _evaluate(s):
-    """Compute the margins from the multipliers."""
     K, S, v, u, y = s.K, s.S, s.v, s.u, s.y
     n = y.size
     for i in range(n):
@@ -261,7 +259,6 @@ def backward_both(L, m, x, e):
 
 @compiled(inner=True)
 def remove(L, m, place):
-    """Take out the row at a place."""
     for i in range(place, m - 1):
         # By entries: an assignment of slices compiles numpy's messages of errors, too.
         for j in range(i + 2):

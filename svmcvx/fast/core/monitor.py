@@ -50,8 +50,6 @@ log = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
-    """Passed to a callback."""
-
     iteration: int
     seconds: float
     lower: float
@@ -111,7 +109,6 @@ class Monitor:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the call began."""
         return self.deadline.seconds
 
     def out_of_time(self) -> bool:
@@ -120,7 +117,6 @@ class Monitor:
 
     @property
     def late(self) -> Status:
-        """The status of a method whose deadline has passed."""
         return (
             Status.INTERRUPTED if self.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
         )
@@ -319,7 +315,6 @@ def conclude(
     search_bound: SolverBound | None = None,
     proof: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> Solution:
-    """Certify the points of a solver and return a :class:`~svmcvx.Solution`."""
     built, certify_started = monitor.build_seconds, clock.now()
     solved = monitor.seconds - built
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"

@@ -96,7 +96,6 @@ class TiledRows:
         self.room = columns.shape[1]
 
     def square(self, chosen: Indices) -> Floats:
-        """Return the Gram matrix of some observations, exactly symmetric."""
         q, size = chosen.size, 128
         found = np.empty((q, q))
         for start in range(0, q, size):
@@ -111,7 +110,6 @@ class TiledRows:
         return found + self.constant if self.constant else found
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
-        """Add rows while they are computed."""
         used = np.flatnonzero(change)
         self.columns.some(chosen[used]).add_product(f, change[used])
         if self.constant:
@@ -292,7 +290,6 @@ class PartialFactor:
 
     @property
     def factor(self) -> Floats:
-        """F, of shape (n, r); a column of zeros if K is zero."""
         return (
             np.ascontiguousarray(self.rows.T) if self.pivots else np.zeros((self.residual.size, 1))
         )

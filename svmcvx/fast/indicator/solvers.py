@@ -327,7 +327,6 @@ class _Run:
         self.proof: dict[str, NDArray[Any]] = {}
 
     def solution(self) -> Solution:
-        """Search, and certify the best point."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             found, status, options = solve_interruptible(self.monitor, self.run)
         return conclude(
@@ -363,7 +362,6 @@ class _Run:
         )
 
     def prepare(self) -> None:
-        """Make the signed rows and the search, and reserve time for the certificate."""
         began = self.monitor.seconds
         _ = self.statement.geometry
         # Preparing a search and certifying its point take about as long as a factor.
@@ -379,21 +377,17 @@ class _Run:
         return found
 
     def constants(self, biases: tuple[float, ...], loss: Any) -> tuple[Incumbent, ...]:
-        """Return points with w = 0 and their losses."""
         geometry = self.statement.geometry
         w = np.zeros(geometry.G.shape[1])
         return tuple(geometry.incumbent(w, b, loss) for b in biases)
 
     def begin(self) -> SearchState:
-        """Return the search with its first points."""
         raise NotImplementedError
 
     def until_the_end(self, share: Share) -> Status:
-        """Search until the end or a limit."""
         raise NotImplementedError
 
     def models(self) -> list[Any]:
-        """Return the models of the best point."""
         best = self.search.best
         return list(self.statement.recovered_models(~best.dropped, best.w, best.b))
 
@@ -404,8 +398,6 @@ class _Run:
 
 
 class _RampRun(_Run):
-    """The ramp loss."""
-
     solver = "fast.ramp/branch"
     search: RampSearch
 
@@ -437,7 +429,6 @@ class _L0Run(_Run):
         return CountingSearch(self.pooled(constants), self.monitor)
 
     def exchange(self, limit: float = math.inf) -> Exchange:
-        """Improve sets of kept rows within some work."""
         sets = [np.ones(self.search.first.size, dtype=bool)]
         if self.earlier is not None:
             rows = self.earlier[self.search.first]

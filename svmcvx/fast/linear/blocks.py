@@ -78,7 +78,6 @@ class BlockLoss:
         return "variance" in self.terms
 
     def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
-        """Return the problem of some rows."""
         share = weight / self.whole_weight if self.whole_weight else None
         return LinearProblem(
             X, y, self.cost * weight, self.loss, norms=norms, share=share, **self.terms
@@ -128,7 +127,6 @@ class BlockMargins(Margins):
         return _added(found, extreme=name == "flat_ends")
 
     def set_point(self, w: Floats) -> None:
-        """Set the scores to Xw."""
         if not self.begun:
             self.space.shards.change(_begin, None, self.space.settings, self.loss, w)
             self.begun = True
@@ -236,7 +234,6 @@ def minimise_in_blocks(
 
 
 def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
-    """Return w and the bias of a linear model in the columns of a space."""
     d = space.centre.size
     if (
         not isinstance(model, LinearModel)

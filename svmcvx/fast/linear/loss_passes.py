@@ -56,7 +56,6 @@ class LinearLoss(NamedTuple):
 
     @property
     def domain(self) -> tuple[float, float]:
-        """Between what the multipliers lie, relative to the weights."""
         return -math.inf if self.kind == BAND else 0.0, 1.0 if self.kind == HINGE else math.inf
 
     @property

@@ -132,7 +132,6 @@ class _Descent:
         self.promised = self.first = math.inf
 
     def _set_multipliers(self) -> None:
-        """Set multipliers and slopes at the point, its bias included."""
         m, rows = self.problem, self.rows
         if m.bias:
             self.b = _best_bias(rows, self.b, self.sigma)
@@ -198,7 +197,6 @@ class _Descent:
         return late or self.idle >= self.settings.patience
 
     def direction(self) -> NewtonStep:
-        """Return Newton's step in (w, b)."""
         m, rows, w, b, sigma = self.problem, self.rows, self.w - self.q, self.b, self.sigma
         gradient, balance = self.gradient, self.sums.balance if m.bias else 0.0
         norm = math.sqrt(float(gradient @ gradient))
@@ -327,8 +325,6 @@ def estimated_rounding(terms: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LinearTerms:
-    """A linear problem without its rows."""
-
     n: int
     d: int
     loss: LinearLoss
@@ -347,8 +343,6 @@ class LinearTerms:
 
 
 class LinearProblem(LinearTerms):
-    """A linear problem with all rows in memory."""
-
     X: Features
     y: Floats
     c: Floats
@@ -394,7 +388,6 @@ class LinearProblem(LinearTerms):
         return w if self.linear_term is None else w + self.linear_term
 
     def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
-        """Return the sum of the losses at scores `f` and a bias."""
         scratch = np.empty((2, self.n))
         sums = passes.prox_sums(
             self.loss, f, self.y, b, centre, self.c, 1.0, self.norms, scratch[0], scratch[1]
@@ -413,8 +406,6 @@ class LinearProblem(LinearTerms):
 
 
 class RowSums(NamedTuple):
-    """Sums over the observations at a point."""
-
     smooth: float
     loss: float
     total: float
@@ -437,8 +428,6 @@ class PointBounds(NamedTuple):
 
 @dataclass
 class BestPoint:
-    """The best primal and the best dual point that were met."""
-
     w: Floats
     b: float
     alpha: Floats
@@ -546,8 +535,6 @@ def kernel_for(data: BinaryData, kernel: KernelLike, cost: float = 0.0) -> Kerne
 
 
 class NormalMatrix(NamedTuple):
-    """Sums of a Newton system in the coordinates of w."""
-
     H: Floats
     border: Floats
     total: float
@@ -588,15 +575,12 @@ class Margins:
         self.f = np.asarray(self.problem.X @ w)
 
     def project(self, dw: Floats) -> None:
-        """Set the change of the scores along a step."""
         self.df = np.asarray(self.problem.X @ dw)
 
     def take_step(self, t: float) -> None:
-        """Move the scores along the step."""
         self.f = self.f + t * self.df
 
     def update_prox_center(self) -> None:
-        """Make the multipliers the centre."""
         self.centre = self.alpha.copy()
 
     def keep(self) -> None:
@@ -648,7 +632,6 @@ class Margins:
         return Observed(response, np.asarray(m.X.T @ (m.y * v)))
 
     def loss_of(self, w: Floats, b: float) -> float:
-        """Return the sum of the losses at another point."""
         return self.problem.loss_at(np.asarray(self.problem.X @ w), b, self.centre)
 
     def along(self, t: float, b: float, db: float, sigma: float) -> float:
@@ -668,7 +651,6 @@ class Margins:
         return self.slope + 2.0 * m.variance * m.shares if m.variance > 0 else self.slope
 
     def curved(self) -> int:
-        """Return the number of rows with a second derivative."""
         return int(np.count_nonzero(self._second))
 
     def mean_gradient(self) -> Floats:
@@ -702,7 +684,6 @@ class Margins:
         return self.problem.X[rows], second[rows]
 
     def diagonal(self) -> tuple[Floats, float]:
-        """Return the diagonal of X'SX, and the sum of the second derivatives."""
         X, second = self.problem.X, self._second
         n, d = X.shape
         diagonal = np.zeros(d)
@@ -743,13 +724,10 @@ def newton_step(
     settings: LinearNewtonSettings,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float]:
-    r"""Return Newton's step in w and in the bias, the solution of :math:`(I + X'SX)\,dw = -g` with
-    the second derivatives S of the losses.
+    r"""Return the solution (dw, db) of :math:`(I + X'SX)\,dw = -g`, S the losses' curvature.
 
-    It is solved in the d coordinates of w, or as :math:`(S^{-1} + XX')\nu = -Xg` on the
-    observations with a second derivative if these are fewer and in memory, by a Cholesky factor up
-    to ``direct_work`` operations; otherwise by conjugate gradients with the diagonal as
-    preconditioner.
+    It is solved in w, or as :math:`(S^{-1} + XX')\nu = -Xg` on fewer curved rows in memory, by a
+    Cholesky factor up to ``direct_work`` operations, else by preconditioned conjugate gradients.
     """
     curved = margins.curved()
     if curved == 0:
@@ -871,10 +849,7 @@ def _iterated_step(
 
 
 class KernelNewton:
-    r"""Newton's method on the rows of a partial factor, :math:`K \approx FF'`, that can grow.
-
-    The multipliers are feasible for K, however rough F is: the caller evaluates their bounds on K.
-    """
+    """Newton's method on a growing partial factor K ≈ FF'; its multipliers are feasible for K."""
 
     def __init__(
         self,
@@ -903,7 +878,6 @@ class KernelNewton:
         v: Floats | None = None,
         keep: bool = True,
     ) -> BestPoint:
-        """Return the solution on the present factor."""
         rows = self.factor.factor
         if not keep:
             del self.factor

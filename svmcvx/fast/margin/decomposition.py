@@ -93,8 +93,6 @@ class DecompositionSettings:
 
 @dataclass
 class Decomposition:
-    """The state of the outer loop."""
-
     statement: PSVM | HardMargin
     rows: Rows
     bounds: BoundsOf
@@ -135,7 +133,6 @@ class Decomposition:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The work done, for the record."""
         return {
             "selection": "second-order",
             "working_set": self.size,
@@ -281,7 +278,6 @@ class Decomposition:
         return np.where(raisable, g, -math.inf), np.where(lowerable, g, math.inf)
 
     def _violation(self, up: Floats, low: Floats) -> float:
-        """Return the largest violation of optimality."""
         top, bottom = float(up.max()), float(low.min())
         return top - bottom if self.balanced else max(top, -bottom, 0.0)
 
@@ -323,7 +319,6 @@ class Decomposition:
         return np.union1d(self._fresh, previous).astype(np.intp)
 
     def _round(self, g: Floats, up: Floats, low: Floats, tol: float) -> None:
-        """Ascend in one working set."""
         started = clock.now()
         chosen = self._working_set(up, low)
         Q = self.rows.square(chosen)
@@ -370,14 +365,11 @@ class LowRankSettings:
 
 @dataclass
 class LowRankNewton:
-    r"""Newton's method on a factor of low rank, :math:`K \approx LL'`, in place of pair steps that
-    take long.
+    r"""Newton's method on a factor :math:`K \approx LL'` of low rank, in place of slow pair steps.
 
-    On few features a smooth kernel matrix has a small numerical rank, and the number of Newton
-    steps hardly depends on C or p. Once pair steps have cost as many multiplications as `probe`
-    columns of the factor, these are computed, and the decay of the residual predicts the rank; the
-    factor is completed when pair steps have cost `worth` times :math:`n r^2`, and at least
-    `work_of_column` for each column, once in a run.
+    Once pair steps have cost as many multiplications as `probe` columns, their residual predicts
+    the rank r; once they have cost `worth` times :math:`n r^2`, and `work_of_column` for each
+    column, the factor is completed, once in a run.
     """
 
     statement: PSVM

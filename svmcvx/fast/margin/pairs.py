@@ -59,8 +59,6 @@ MOST_STEPS = 400
 
 @dataclass(frozen=True, eq=False)
 class SolvedParts:
-    """Problems that were solved together."""
-
     X: Floats
     order: NDArray[np.intp]
     labels: CodedLabels
@@ -136,7 +134,6 @@ class SolvedParts:
         return Members(self.kernel, vectors, table, bias, [support], sides, self.X.shape[1])
 
     def _normals(self) -> Floats:
-        """Return the normals of a linear kernel's expansions."""
         v = self.point.alpha * self.y
         parts = range(self.layout.parts)
         return np.stack([v[self.layout.of_part(k)] @ self.X[self.layout.rows(k)] for k in parts])
@@ -148,7 +145,6 @@ class SolvedParts:
         return arranged, original[arranged]
 
     def _statement(self, part: int) -> PSVM:
-        """Return the statement of one problem, bound to its rows."""
         arranged, original = self._rows(part)
         rows = self.layout.rows(part)[arranged]
         X, codes = np.ascontiguousarray(self.X[rows]), self.labels.codes[original]

@@ -266,7 +266,6 @@ LinearStart: TypeAlias = tuple[Floats, float, Floats | None]
 
 
 def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) -> Found:
-    """Solve the linear pSVM until the monitor says stop."""
     space, p = statement.space, statement.p
     free = space.intercept == "free"
     X, centre = _features(space)
@@ -416,10 +415,7 @@ def _solve_kernel(
 
 
 def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) -> list[Any]:
-    """Return multiples of a model whose objective has less rounding at large C: the best one for
-    margins that are less by their errors, with its intercept and with that in the middle between
-    the classes; none where rounding is small against the tolerance.
-    """
+    """Return the best and the centred multiple of a model, which round less at large C."""
     c, y = statement.C * statement.weight, statement.y
     if not float(c.sum()) * rounding > 0.01 * monitor.tol * monitor.upper:
         return []

@@ -509,7 +509,6 @@ class _Search:
         return status
 
     def direction(self) -> NewtonStep:
-        """Return Newton's step."""
         s, v, f = self.statement, self.v, self.f
         dv, df = self._solved()
         linear, square = float(v @ df), float(dv @ df)

@@ -262,7 +262,6 @@ def whitened_problem(statement: ODML) -> LinearProblem:
 def _unwhitened(
     statement: ODML, monitor: Monitor, alpha: Floats | None, newton: LinearNewtonSettings
 ) -> tuple[BestPoint, Status]:
-    """Run Newton's method on the data themselves."""
     X, c, y = statement.space.X, statement.share, statement.y
     problem = LinearProblem(
         X,

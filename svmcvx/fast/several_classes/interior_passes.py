@@ -156,7 +156,6 @@ def _solve(L, x):
 
 @compiled(inner=True, error_model="numpy", allocates=True)
 def _add_losses(Z, codes, D, rest, share, H):
-    """Add the second derivatives of the losses."""
     n, r = Z.shape
     m = D.shape[1]
     M = np.empty((m + 1, m + 1))

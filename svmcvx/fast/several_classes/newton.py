@@ -105,7 +105,6 @@ class MulticlassSettings:
 
 
 def penalty_of(statement: MulticlassStatement, system: ScoreSystem) -> WeightPenalty:
-    """Return the regulariser as a function of U."""
     c, d, q = system.scores.data.c, system.columns, system.q
     if isinstance(statement, M3SVM):
         return PairPenalty(c, d, q, lam=statement.lam, p=statement.p, eps=statement.eps)
@@ -117,8 +116,6 @@ def penalty_of(statement: MulticlassStatement, system: ScoreSystem) -> WeightPen
 
 
 class ScoreBounds:
-    """The best model and the best dual point so far."""
-
     def __init__(self, system: ScoreSystem, statement: MulticlassStatement) -> None:
         self.system, self.statement = system, statement
         # The multipliers 0, whose bound is 0: all losses and penalties are at least 0.
@@ -128,7 +125,6 @@ class ScoreBounds:
         self.upper = math.inf
 
     def offer_model(self, U: Floats, value: float) -> None:
-        """Keep U if its objective is lower."""
         if value < self.upper:
             self.U, self.upper = U, value
 
@@ -146,7 +142,6 @@ class ScoreBounds:
 
     @property
     def size(self) -> float:
-        """The number that divides the gap."""
         return max(abs(self.upper), abs(self.lower))
 
     def report(self, monitor: Monitor, steps: int) -> Status | None:
@@ -202,8 +197,6 @@ class Projection(NamedTuple):
 
 
 class Envelope:
-    """The envelope of a hinge loss."""
-
     def __init__(self, scores: ScoreSpace, loss: ScoreLoss) -> None:
         self.scores, self.loss, self.weight = scores, loss, scores.data.weight
         self.boxed = isinstance(loss, (HingeSum, SmoothedHingeSum))
@@ -244,7 +237,6 @@ class Envelope:
         return Projection(full, state, mode)
 
     def multipliers(self, response: Projection) -> Floats:
-        """Return the multipliers of the differences, shape (n, c − 1)."""
         return np.ascontiguousarray(response.full[:, : self.scores.data.c - 1])
 
     def curvature(self, response: Projection) -> FaceCurvature | SeparateCurvature:
@@ -403,7 +395,6 @@ class AugmentedNewton:
             self.fruitless = 0 if gained else self.fruitless + 1
 
     def _offer_last(self) -> None:
-        """Offer the last multipliers and the centre."""
         self._offer_dual(self.alpha)
         if self.envelope is not None:
             alpha = self.envelope.centre[:, : self.system.shape[1] - 1]

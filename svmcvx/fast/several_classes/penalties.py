@@ -275,7 +275,6 @@ class PairInverse:
             self.triangle = sl.cholesky(small, lower=True)
 
     def apply(self, G: Floats) -> Floats:
-        """Return the inverse times a matrix of the shape of the weights."""
         found = np.asarray(G @ self.classes)
         if self.triangle is None:
             return found
@@ -297,8 +296,6 @@ class PairInverse:
 
 
 class AbsolutePenalty(WeightPenalty):
-    r"""The penalty :math:`\lambda\sum_{jk}|W_{jk}|`."""
-
     def __init__(self, c: int, columns: int, lam: float) -> None:
         self.columns, self.lam, self.entries = columns, lam, columns * c
 
@@ -319,8 +316,6 @@ class AbsolutePenalty(WeightPenalty):
 
 
 class AbsoluteTerms(Terms):
-    """Absolute values at a point."""
-
     penalty: AbsolutePenalty
     shift_invariant = False
 
@@ -347,7 +342,6 @@ class AbsoluteTerms(Terms):
 
     @cached_property
     def second(self) -> Floats:
-        """Second derivatives in the weights."""
         s = self.flow if self.penalty.flow is None else self.penalty.flow
         return np.asarray(np.maximum(self.penalty.lam - s * (self.W / self.root), 0.0) / self.root)
 

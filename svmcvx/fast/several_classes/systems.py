@@ -119,12 +119,10 @@ class ScoreSystem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of U."""
         return self.Z.shape[1], self.scores.data.c
 
     @property
     def unknowns(self) -> int:
-        """Rows of the Newton matrix without the last class."""
         return self.shape[0] * (self.shape[1] - 1)
 
     def weights(self, U: Floats) -> tuple[Floats, Floats]:
@@ -160,7 +158,6 @@ class ScoreSystem:
         return np.asarray(image)
 
     def direct_step(self, gradient: Floats, curvature: Curvature, penalty: Terms) -> Floats:
-        """Return the Newton step by a Cholesky factorisation."""
         r, c = self.shape
         m = c - 1 if penalty.shift_invariant else c
         matrix = np.empty((m * r, m * r), order="F")
@@ -285,7 +282,6 @@ class ScoreSystem:
 
 
 def centred(A: Floats) -> Floats:
-    """Return the matrix with rows that sum to zero."""
     return np.asarray(A - (row_sums(A) / A.shape[1])[:, None])
 
 

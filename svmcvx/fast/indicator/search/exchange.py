@@ -131,7 +131,6 @@ class Exchange:
         return kept
 
     def _moved_margins(self, w: Floats) -> Floats:
-        """Return the margins at a random point near another."""
         size = min(float(np.linalg.norm(w)), 1e300) / math.sqrt(w.size)
         # No coordinate changes the margins by more than their size.
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -51,7 +51,6 @@ def _append(H, i, members, count, L, alpha):
 
 @compiled(inner=True)
 def _leave(at, members, count, L, alpha):
-    """Make the active row at a place inactive; return how many are left."""
     remove(L, count, at)
     for a in range(at, count - 1):
         members[a], alpha[a] = members[a + 1], alpha[a + 1]
@@ -124,7 +123,6 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
 
 @compiled(inner=True)
 def _copy(source, count, target):
-    """Copy an active set."""
     for a in range(count):
         target[0][a], target[2][a] = source[0][a], source[2][a]
         for b in range(a + 1):

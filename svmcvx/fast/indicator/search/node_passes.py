@@ -80,7 +80,6 @@ def _solve(A, x, stop):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def shortfalls(HT, w, a):
-    """Write 1 − u to `a`."""
     r, n = HT.shape
     for i in range(n):
         a[i] = 1.0
@@ -189,12 +188,7 @@ def dual_value(rows, node, loss, slope, low, high, centre):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def minimise_relaxation(rows, node, loss, share, low, high, enough, upper, w, work, stop):
-    """Newton's method from `w`, which becomes the minimiser, with its shortfalls, the slopes there
-    and m first in `work`.
-
-    `rows` are their columns and lengths, `node` are states, largest slopes, prices and M, `loss` is
-    c, the weight of violated decisions, and whether there is a free bias.
-    """
+    """Run Newton's method from `w` to the minimiser; `work` starts with shortfalls, slopes, m."""
     (HT, _), (state, _, height, _), free = rows, node, loss[2]
     a, slope, centre, bend, base, step, system = work
     r, n = HT.shape
@@ -346,9 +340,7 @@ def _few_digits(state, cap, slope, rounded):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _record(state, cap, slope, marks, rows, numbers, end):
-    """Write which slopes are at their limits as bits, and the others that are not 0 from place
-    `end` on; return the place behind.
-    """
+    """Write bits of slopes at their limits, the other non-zero ones from `end`; return the end."""
     for byte in range(marks.size):
         marks[byte] = 0
     for i in range(slope.size):

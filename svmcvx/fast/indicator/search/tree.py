@@ -97,12 +97,10 @@ class BranchAndBound:
 
     @property
     def open_bound(self) -> float:
-        """Least lower bound of the open nodes; infinite when there are none."""
         return self.queue[0].bound if self.queue else math.inf
 
     @property
     def work(self) -> float:
-        """Work of all nodes so far."""
         return self.nodes * self.node_work
 
     def run(self, share: Share, enough: Callable[[], bool] = lambda: False) -> Status | None:
@@ -114,7 +112,6 @@ class BranchAndBound:
         return status
 
     def _begin(self) -> Status | None:
-        """Bound the root."""
         search, r = self.search, self.HT.shape[0]
         self._begun = True
         upper = search.cutoff
