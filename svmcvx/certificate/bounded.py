@@ -76,9 +76,7 @@ _quiet: ContextVar[bool] = ContextVar("svmcvx_quiet", default=False)
 
 
 def quietly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let a function operate on NaN and infinities, which are part of the arithmetic, without
-    warnings.
-    """
+    """Let a function operate on NaN and infinities, a part of the arithmetic, without warnings."""
 
     @wraps(function)
     def run(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
@@ -95,34 +93,26 @@ def quietly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
 
 def roundings(k: float) -> float:
-    r"""Return k u: what so many roundings are at most, relative to the sum of the sizes of what is
-    added [JeannerodRump].
-    """
+    """Return k u: a bound on k roundings, relative to the sum of sizes of terms [JeannerodRump]."""
     return k * U
 
 
 def growth(k: float) -> float:
-    """Return what errors that are sums of k terms are multiplied by, more than the rounding of
-    their own computation.
-    """
+    """Return a factor for errors that are sums of k terms, above their own rounding."""
     return GROW + 4.0 * k * U
 
 
 def root_above(squares: Any, terms: int) -> Any:
-    """Return numbers that are at least the square roots of sums of so many squares, from what was
-    computed; squares may underflow.
-    """
+    """Return upper bounds of square roots of computed sums of squares, which may underflow."""
     off = 1.0 + (terms + 4.0) * U
     return np.sqrt(squares * off) * (1.0 + 4.0 * U) + math.sqrt(terms) * 2.0**-536
 
 
 def up(x: float) -> float:
-    """Return the next number above."""
     return math.nextafter(x, math.inf)
 
 
 def down(x: float) -> float:
-    """Return the next number below."""
     return math.nextafter(x, -math.inf)
 
 
@@ -184,26 +174,21 @@ class Bounded:
         return low if self.is_exact else down(low)
 
     def widened(self, by: Bounded | float) -> Bounded:
-        """Return the same value with an error that is larger by a number, or by the upper end of
-        one.
-        """
+        """Return the same value with an error enlarged by a number, or by its upper end."""
         return Bounded(
             self.value, (self.error + (by.upper if isinstance(by, Bounded) else by)) * GROW
         )
 
     @property
     def size(self) -> int:
-        """Number of entries."""
         return int(np.size(self.value))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
         return np.shape(self.value)
 
     @property
     def T(self) -> Bounded:
-        """The transpose of a matrix."""
         return Bounded(self.value.T, self.error if isinstance(self.error, float) else self.error.T)
 
     def __getitem__(self, index: Any) -> Bounded:
@@ -233,7 +218,9 @@ class Bounded:
     @quietly
     def __mul__(self, other: Any) -> Bounded:
         a, r = self.value, self.error
-        if isinstance(other, (int, float)) and _scales_exactly(other):
+        # A factor ±2^k with k ≥ 0 rounds nothing.
+        plain = isinstance(other, (int, float)) and abs(other) >= 1.0
+        if plain and abs(math.frexp(other)[0]) == 0.5:
             found = a if other == 1.0 else a * other
             if other == 1.0 or (
                 math.isfinite(found) if isinstance(found, float) else np.isfinite(found).all()
@@ -263,9 +250,7 @@ class Bounded:
 
     @quietly
     def __matmul__(self, B: Floats) -> Bounded:
-        r"""Return the product with an exact matrix: sums of k terms are off by at most :math:`k u
-        |a|'|b|` [JeannerodRump].
-        """
+        """Return the product with an exact matrix, off by at most :math:`k u |a|'|b|`."""
         if self.is_exact and not self.value.any():
             return Bounded(self.value @ B)
         sizes = np.abs(B)
@@ -276,9 +261,7 @@ class Bounded:
         return Bounded(self.value @ B, error * growth(B.shape[0]) + (k + 4.0) * SMALLEST)
 
     def __pow__(self, exponent: Any) -> Bounded:
-        """Return the power of numbers that are not negative, with an exponent that may have an
-        error but is known to be at least 1.
-        """
+        """Return the power of non-negative numbers; the exponent is at least 1, perhaps inexact."""
         g, e = parts_of(exponent)
         if not g >= 1.0:
             raise ValueError(
@@ -361,16 +344,13 @@ def correctly_rounded(x: float) -> Bounded:
 
 
 def parts_of(x: Any) -> tuple[Any, Any]:
-    """Return value and error."""
     if isinstance(x, Bounded):
         return x.value, x.error
     return (x if isinstance(x, np.ndarray) else np.float64(x)), 0.0
 
 
 def _outwards(value: Any, error: Any, direction: float) -> Any:
-    """Return the ends of the intervals: the next numbers beyond value ± error, and the values
-    themselves where they are exact.
-    """
+    """Return the next numbers beyond value ± error, and the values themselves where exact."""
     if isinstance(value, float) and isinstance(error, float):
         # Python's numbers take a tenth of the time of numpy's functions, and overflow without a
         # warning.
@@ -406,13 +386,7 @@ def _with_underflow(error: Any, size: Any, vanishes: Callable[[], Any]) -> Any:
 
 
 def _vanishes(a: Any, r: Any) -> Any:
-    """Where numbers are exactly 0."""
     return (a == 0.0) if _is_exact(r) else (a == 0.0) & (r == 0.0)
-
-
-def _scales_exactly(factor: float) -> bool:
-    """Whether a factor is ±2^k with k ≥ 0."""
-    return abs(math.frexp(factor)[0]) == 0.5 and abs(factor) >= 1.0
 
 
 @quietly
@@ -485,7 +459,6 @@ def expm1_above(t: Any) -> Any:
 
 @quietly
 def positive_part(x: R) -> R:
-    r"""Return :math:`\max(x, 0)`."""
     if not isinstance(x, Bounded):
         return np.maximum(x, 0.0)
     if x.is_exact:
@@ -496,7 +469,6 @@ def positive_part(x: R) -> R:
 
 
 def minimum(x: Any, y: Any) -> Any:
-    """Return the smaller of two."""
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.minimum(x, y)
     return -maximum(-x, -y)
@@ -504,18 +476,14 @@ def minimum(x: Any, y: Any) -> Any:
 
 @quietly
 def between(low: Any, high: Any) -> Bounded:
-    """Return numbers that are known to lie between two, which are plain; nothing is known where
-    these are infinite.
-    """
+    """Return numbers between two plain ones; nothing is known where these are infinite."""
     value = 0.5 * low + 0.5 * high
     return Bounded(value, np.maximum(high - value, value - low) * GROW)
 
 
 @quietly
 def maximum(x: Any, y: Any) -> Any:
-    """Return the larger of two; it does not expand the larger of two distances, nor that of the one
-    that is certainly the larger.
-    """
+    """Return the larger of two, with the larger error, or that of the certainly larger one."""
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.maximum(x, y)
     (a, r), (b, q) = parts_of(x), parts_of(y)
@@ -556,7 +524,6 @@ def sqrt(x: R) -> R:
 
 
 def hypot(x: Any, y: Any) -> Any:
-    """Return √(x² + y²)."""
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.hypot(x, y)
     return sqrt(square(exact(x)) + square(exact(y)))
@@ -564,7 +531,6 @@ def hypot(x: Any, y: Any) -> Any:
 
 @quietly
 def exp(x: R) -> R:
-    """Return e^x."""
     if not isinstance(x, Bounded):
         return np.exp(x)
     value = np.exp(x.value)
@@ -576,9 +542,7 @@ def exp(x: R) -> R:
 
 
 def log(x: R) -> R:
-    """Return the logarithm of positive numbers; nothing is known where the error is as large as the
-    number.
-    """
+    """Return the logarithm of positive numbers; nothing is known where the error is as large."""
     return _logarithm(x, np.log, 0.0)
 
 
@@ -622,15 +586,11 @@ def signed(y: Floats, x: R) -> R:
     return found
 
 
-# Sums
-
-
 @overload
 def total(x: Bounded | Sequence[Bounded]) -> Bounded: ...
 @overload
 def total(x: Floats | Sequence[float]) -> float: ...
 def total(x: Any) -> Any:
-    """Return the sum of an array, or of a sequence of numbers."""
     if isinstance(x, (list, tuple)):
         if not any(isinstance(part, Bounded) for part in x):
             return math.fsum(x)
@@ -651,9 +611,7 @@ def total(x: Any) -> Any:
 
 @quietly
 def _compensated(values: Floats) -> tuple[float, float]:
-    """Return the sum and a bound on its error without the last rounding; infinite where partial
-    sums overflow.
-    """
+    """Return the sum and its error without the last rounding; infinite on overflow."""
     if values.size < LONG:
         return nearest_sum(values, math.inf), 0.0
     left, lost, size = np.ravel(values), 0.0, 0.0
@@ -703,9 +661,7 @@ LARGEST_LOGARITHM = 1500.0
 
 @quietly
 def row_sums(x: Any) -> Any:
-    r"""Return the sums of the rows of a matrix of k columns, each off by at most :math:`k u
-    \sum|a|` [JeannerodRump].
-    """
+    r"""Return the sums of rows of k entries, each off by at most :math:`k u \sum|a|`."""
     ones = np.ones(x.shape[1])
     if not isinstance(x, Bounded):
         return np.asarray(x @ ones)
@@ -728,9 +684,7 @@ def row_maxima(x: Any) -> Any:
 
 @quietly
 def largest_sums(x: Any, k: int) -> Any:
-    """Return the sums of the k largest entries of each row, of all if it has fewer; they move by no
-    more than those of the errors do.
-    """
+    """Return the sums of the k largest entries of each row, with the k largest errors."""
     k = min(k, x.shape[1])
     if k == 1:
         return row_maxima(x)
@@ -743,9 +697,7 @@ def largest_sums(x: Any, k: int) -> Any:
 
 @quietly
 def remainder(s: Floats, x: Any) -> Any:
-    r"""Return :math:`s_i - \sum_k x_{ik}` to full accuracy, however much of it cancels, for exact
-    s.
-    """
+    r"""Return :math:`s_i - \sum_k x_{ik}` for exact s, to full accuracy despite cancellation."""
     if not isinstance(x, Bounded):
         return s - row_sums(x)
     left, slips, size = np.array(s, dtype=np.float64), np.zeros(len(s)), np.zeros(len(s))
@@ -788,9 +740,7 @@ def log1p_sum_exp(x: Any) -> Any:
 
 
 def _softened(value: Floats, reach: Any, k: int) -> Bounded:
-    """Return a soft maximum of k numbers and 0 with its error, whose arguments have errors up to
-    `reach`.
-    """
+    """Return a soft maximum of k numbers and 0, whose arguments have errors up to `reach`."""
     error = value * roundings(24 + 2 * k) + np.where(value < SMALL, LOST * k, 0.0)
     if not (isinstance(reach, float) and reach == 0.0):
         probability = -np.expm1(-(value + error) * GROW) * (1.0 + ELEMENTARY)
@@ -800,9 +750,7 @@ def _softened(value: Floats, reach: Any, k: int) -> Bounded:
 
 @quietly
 def entropy(x: Any, rest: Any, s: Any) -> Any:
-    r"""Return :math:`h = -x\log(x/s)` of numbers between 0 and s, with x + rest = s for the exact
-    numbers; s is exact.
-    """
+    r"""Return :math:`h = -x\log(x/s)` for 0 ≤ x ≤ s, with x + rest = s, where s is exact."""
     (a, r), (b, t) = parts_of(x), parts_of(rest)
     share = a / s
     large = share > 0.5

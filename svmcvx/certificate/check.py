@@ -44,9 +44,7 @@ NOTHING_PROVED: Final = 0.99
 
 
 def relative_gap(lower: float | None, upper: float) -> float:
-    """Return ``(upper - lower) / max(|upper|, |lower|)``, 0 where both are 0; infinite where a
-    bound is missing or not finite.
-    """
+    """Return (upper − lower)/max(|upper|, |lower|), 0 for two zeros, ∞ without finite bounds."""
     if lower is None or not (math.isfinite(upper) and math.isfinite(lower)):
         return math.inf
     return 0.0 if upper == lower else (upper - lower) / max(abs(upper), abs(lower))
@@ -197,9 +195,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Checked(Generic[M]):
-    """What the checker settled on among the candidates it was given, and the terms of the
-    objective, if they are known.
-    """
+    """The checker's choice among the candidates, and the terms of the objective, if known."""
 
     model: M
     dual: Dual
@@ -218,9 +214,7 @@ def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Bo
 def _bounds(
     statement: Statement[M], duals: Sequence[Dual], *, repair: bool
 ) -> tuple[list[tuple[Dual, float, Bounded, float]], float, Dual]:
-    """Return the dual points that give a bound with their violations, bounds and lower ends, the
-    last violation, and a point without a bound.
-    """
+    """Return usable dual points with numbers, the last violation, and a point without a bound."""
     found: list[tuple[Dual, float, Bounded, float]] = []
     violation = math.nan
     best_dual: Dual = {}
@@ -255,36 +249,11 @@ def check(
 ) -> Checked[M]:
     """Mint the certificate of the best of several models with the best of several dual points.
 
-    Parameters
-    ----------
-    statement : Statement
-        The formulation bound to its data.
-    models : sequence of Model
-        Candidates for the answer, at least one, the preferred first. The first whose objective is
-        as good as the lowest, up to a tenth of the interval or 1e-9, is chosen.
-    duals : sequence of dict of ndarray
-        Candidates for the bound, possibly none; the one with the largest dual objective is chosen.
-    repair : bool
-        Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a
-        point that violates a constraint gives no bound at all.
-    solver_bound : SolverBound, optional
-        What a mixed-integer solver, or an enumeration, states to have proved; for statements of
-        these kinds only.
-    own_models : bool
-        Whether models that the statement knows without a solver are candidates too (default).
-
-    Returns
-    -------
-    Checked
-        Model, dual point (repaired) and certificate.
-
-    Raises
-    ------
-    NotCertified
-        If no candidate model has a number for its objective, or the bounds contradict each other by
-        more than rounding, which would be a defect of the formulation's mathematics, or of the
-        solver whose bound it is; or if a solver's bound is passed for a statement that is neither
-        mixed-integer nor enumerated.
+    The model is the first whose objective is as good as the lowest, up to a tenth of the interval
+    or 1e-9, also of those that the statement knows (`own_models`). The dual point has the largest
+    objective; with `repair` each is made exactly feasible, otherwise one that violates a constraint
+    gives no bound. A `solver_bound` is for mixed-integer or enumerated statements. NotCertified is
+    raised where no model has an objective, or bounds contradict each other by more than rounding.
     """
     if solver_bound is not None and statement.kind not in SEARCHED:
         raise NotCertified(
@@ -373,14 +342,12 @@ class CheckedParts:
 
     @cached_property
     def gaps(self) -> list[float]:
-        """The relative gap of each problem."""
         return [
             relative_gap(low, high)
             for low, high in zip(self.lower.tolist(), self.upper.tolist(), strict=True)
         ]
 
     def certificate(self, part: int) -> Certificate:
-        """Return the certificate of a problem."""
         lower = float(self.lower[part])
         residuals = {
             "dual_violation": float(self.violation[part]),
@@ -396,9 +363,7 @@ class CheckedParts:
 
 
 def status_of(certificate: Certificate, tol: float, said: str) -> str:
-    """Return "optimal" for a gap of at most `tol`; otherwise how the solver said that it ended, or
-    "inaccurate" where it said "optimal" ("stationary" for a local method).
-    """
+    """Return "optimal" for a gap of at most `tol`, else the solver's status, never "optimal"."""
     if certificate.is_certified(tol):
         return "optimal"
     if said != "optimal":
@@ -409,9 +374,7 @@ def status_of(certificate: Certificate, tol: float, said: str) -> str:
 @single_blas_thread()
 @quietly
 def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:
-    """Evaluate the intervals of many convex problems at one model and one dual point each, which
-    nobody repairs.
-    """
+    """Evaluate the intervals of many problems at a model and an unrepaired dual point each."""
     regulariser, losses, bound, violation = statement.evaluate(point)
     upper = regulariser + losses
     ends = Bounded(

@@ -21,9 +21,7 @@ LARGEST_BITS = 50
 
 
 def nearest_sum(values: Iterable[float] | Floats, beyond: float = math.nan) -> float:
-    """Return the sum, rounded once; `beyond` where partial sums of finite terms overflow, NaN where
-    infinities cancel.
-    """
+    """Return the sum, rounded once; `beyond` on overflow, NaN where infinities cancel."""
     listed = values.ravel().tolist() if isinstance(values, np.ndarray) else list(values)
     try:
         return math.fsum(listed)
@@ -77,17 +75,13 @@ def product_below(x: Floats | float, y: Floats | float) -> Floats:
 
 
 def grid_exponent(largest: float, size: int) -> int:
-    """Return k of the grid 2^k on which this many numbers up to `largest` are added as integers
-    without rounding.
-    """
+    """Return k of the grid 2^k on which so many numbers up to `largest` are summed exactly."""
     bits = min(LARGEST_BITS, SUM_BITS - max(1, int(size).bit_length()))
     return max(math.frexp(largest)[1] - bits, -1074)
 
 
 def imbalance(alpha: Floats, y: Floats) -> float:
-    r"""Return :math:`y'\alpha` rounded once, 0 only if it is exactly 0; for labels ±1 and finite
-    numbers.
-    """
+    r"""Return :math:`y'\alpha` rounded once, 0 only if it is exactly 0, for labels ±1."""
     largest = float(np.abs(alpha).max(initial=0.0))
     if largest == 0.0:
         return 0.0
@@ -103,9 +97,7 @@ def imbalance(alpha: Floats, y: Floats) -> float:
 
 
 def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
-    r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and
-    :math:`y'\alpha = 0`, both exactly.
-    """
+    r"""Return α near `alpha` with exactly 0 ≤ α ≤ `upper_bound` and :math:`y'\alpha = 0`."""
     if not np.isfinite(alpha).all():
         alpha = np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max)
     alpha = np.clip(alpha, 0.0, upper_bound)
@@ -128,9 +120,7 @@ def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
 
 
 def _take(units: NDArray[np.int64], rows: NDArray[np.intp], steps: int) -> None:
-    """Take steps of the grid from some rows in place: from one if it has as many, else from the
-    largest on.
-    """
+    """Take steps of the grid in place, from one row that has as many, else from the largest."""
     if units[first := rows[np.argmax(units[rows])]] >= steps:
         units[first] -= steps
         return
@@ -140,9 +130,7 @@ def _take(units: NDArray[np.int64], rows: NDArray[np.intp], steps: int) -> None:
 
 
 def grid_imbalance(alpha: Floats, y: Floats, exponent: int) -> int | None:
-    r"""Return :math:`y'\alpha` in steps of the grid 2^exponent, exactly; None where a multiplier is
-    not on it.
-    """
+    r"""Return :math:`y'\alpha` in steps of the grid 2^exponent; None for α off the grid."""
     units = np.ldexp(y * alpha, -exponent)
     whole = units.astype(np.int64)
     if not np.array_equal(whole, units) or np.count_nonzero(whole) != np.count_nonzero(alpha):

@@ -36,16 +36,12 @@ PART = 512
 
 
 def inner_error(terms: int, magnitude: Any) -> Any:
-    r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was
-    computed as `magnitude`.
-    """
+    """Return an error bound of inner products; `magnitude` is the computed :math:`|x|'|y|`."""
     return roundings(terms) * growth(terms) * magnitude + UNDERFLOW
 
 
 def row_bytes(rows: Any, i: int) -> bytes:
-    """Return the entries of a row, dense or sparse, as bytes that are the same for equal entries:
-    zeros have one sign.
-    """
+    """Return a row, dense or sparse, as bytes that are the same for equal entries."""
     row = rows[[i]].toarray() if sp.issparse(rows) else rows[i]
     return bytes((row + 0.0).tobytes())
 
@@ -113,7 +109,6 @@ class Ball:
         return Ball(self.value, (self.distance + by) * GROW)
 
     def scaled(self, factor: Bounded) -> Ball:
-        """Return the point times a number."""
         length, distance = exact(norm_above(self.value)), exact(self.distance)
         off = abs(factor.value) * distance + factor.error * (length + distance)
         value = self.value * factor.value
@@ -134,9 +129,7 @@ class Ball:
 
 
 class Rows:
-    """The rows of data, and bounds on their norms, which bound the error of every product by Cauchy
-    and Schwarz.
-    """
+    """The rows of data, and bounds on their norms for the errors of products (Cauchy–Schwarz)."""
 
     def __init__(self, X: Any, norms: Floats | None = None, *, shifted: bool = False) -> None:
         self.X = X
@@ -144,9 +137,7 @@ class Rows:
         self.shifted = shifted
 
     def __matmul__(self, w: Ball) -> Bounded:
-        r"""Return the inner products with a point, each off by at most :math:`\|x_i\|(d u\|w\| +
-        u\|w\| + \delta)`.
-        """
+        """Return inner products, each off by at most ‖x_i‖(d u‖w‖ + u‖w‖ + δ)."""
         value = np.asarray(self.X @ w.value)
         if w._is_nothing():
             return Bounded(value)
@@ -156,9 +147,7 @@ class Rows:
         return Bounded(value, np.multiply.outer(self.norms, reach) * GROW + (d + 4.0) * SMALLEST)
 
     def product(self, w: Floats) -> Bounded:
-        """Return the inner products with an exact point, each off by at most :math:`d u |x|'|w|`
-        [JeannerodRump].
-        """
+        """Return inner products with an exact point, each off by at most :math:`d u |x|'|w|`."""
         value, size = np.asarray(self.X @ w), np.abs(w)
         if not size.any():
             return Bounded(value)
@@ -193,9 +182,7 @@ class Rows:
         )
 
     def combined(self, v: Floats | Bounded) -> Ball:
-        """Return the sum of the rows with coefficients v, ``X'v``; the columns of a matrix are such
-        coefficients.
-        """
+        """Return ``X'v``, the sum of the rows with coefficients v or with each column of v."""
         value, error = self.combined_columns(v)
         if not np.any(error):
             return Ball(value)
@@ -215,9 +202,7 @@ class Rows:
 
 
 def summed_rows(X: Any, v: Floats) -> tuple[Floats, int]:
-    """Return ``X'v``, and the number of terms that count for its error: rows of dense data are
-    summed in parts.
-    """
+    """Return ``X'v``, summed in parts for dense rows, and the number of terms for its error."""
     n, d = (int(size) for size in X.shape)
     if sp.issparse(X) or n <= 2 * PART:
         return np.asarray(X.T @ v), n
@@ -228,16 +213,12 @@ def summed_rows(X: Any, v: Floats) -> tuple[Floats, int]:
 
 
 def _weighed(sizes: Floats, norms: Floats) -> Any:
-    """Return numbers that are at least the sums, one a column, of the products of numbers that are
-    not negative.
-    """
+    """Return upper bounds of the sums, one per column, of products of non-negative numbers."""
     return sums_above(norms @ sizes, norms.size)
 
 
 class Spectrum(NamedTuple):
-    """Approximate eigenvalues and vectors of a symmetric matrix, and a number that is proved to be
-    at least the largest one.
-    """
+    """Approximate eigenvalues and vectors of a symmetric matrix, and a bound on the largest one."""
 
     values: Floats
     vectors: Floats
@@ -267,9 +248,7 @@ def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
 
 
 def largest_eigenvalue_above(A: Floats, guess: float) -> float:
-    """Return a number that is proved to be at least the largest eigenvalue of a symmetric matrix; ∞
-    if nothing could be proved.
-    """
+    """Return a proved bound on the largest eigenvalue of a symmetric matrix; ∞ without a proof."""
     n = A.shape[0]
     if n == 0:
         return 0.0

@@ -56,9 +56,7 @@ class Evaluation(Bounded):
 
     @classmethod
     def at_most(cls, high: float, *, regulariser: float, losses: float) -> Evaluation:
-        """Return the sum of two terms, whose exact counterpart is at most `high`; there is no lower
-        bound.
-        """
+        """Return the sum of two terms, exactly at most `high`, without a lower bound."""
         value = regulariser + losses
         error = up(max(high - value, 0.0)) if high != value else 0.0
         return cls(value, error, {"regulariser": regulariser, "losses": losses})
@@ -69,9 +67,7 @@ class Evaluation(Bounded):
 
 
 class SolverBound(NamedTuple):
-    """A lower bound that a mixed-integer solver states to have proved, and what its tolerances may
-    have added to it.
-    """
+    """A lower bound stated by a mixed-integer solver, and the effect of its tolerances."""
 
     value: float
     allowance: float
@@ -87,9 +83,7 @@ class HasResiduals(Protocol):
 
 @runtime_checkable
 class HasTrivial(Protocol):
-    """A statement that knows points without a solver, such as w = 0: an interval is never worse
-    than theirs.
-    """
+    """A statement with points that need no solver, such as w = 0, as further candidates."""
 
     def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
         """Models and dual points."""
@@ -107,9 +101,7 @@ class Statement(Protocol[M_contra]):
         """Numbers that are shown with the certificate (clipped mass of the kernel, …)."""
 
     def evaluate(self, model: M_contra) -> Bounded:
-        """Objective at a model, a feasible point; ``inf`` if it is not feasible. An
-        :class:`Evaluation` knows its terms.
-        """
+        """Objective at a model, an :class:`Evaluation` with terms if known; ∞ if infeasible."""
 
     def repair(self, dual: Dual) -> Dual:
         """Nearest convenient exactly feasible dual point."""
@@ -131,9 +123,7 @@ class PartsEvaluation(NamedTuple):
 
 
 class PartsStatement(Protocol[M_contra]):
-    """What the checker needs to know of many convex problems that are evaluated together; a point
-    has a model and a dual point of each.
-    """
+    """Many convex problems evaluated together; a point has a model and a dual point of each."""
 
     def evaluate(self, point: M_contra) -> PartsEvaluation:
         """Terms of the objectives, dual objectives, and violations of the dual points."""

@@ -91,9 +91,7 @@ class Given(dict[str, Any]):
 def command(
     name: str, shared: Sequence[Argument], like: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Register a command. Its arguments are its own, shared ones, and some of those of public
-    functions, ``"module:function"``.
-    """
+    """Register a command with its own, shared, and functions' arguments (``"module:function"``)."""
 
     def register(run: Callable[..., int]) -> Callable[..., int]:
         own = own_arguments(run)

@@ -61,9 +61,7 @@ def load(given: Given, name: str | None = None) -> Dataset:
 
 
 def models_of(given: Given, text: str, *, single: str = "") -> list[tuple[str, Any]]:
-    """Return labelled estimators with the settings that all models of a command share; one, if
-    `single` names the argument.
-    """
+    """Return labelled estimators with shared settings; one, if `single` names the argument."""
     from svmcvx.experiments.specifications import parse_models, value_of
 
     kernel = None if given.kernel == "none" else given.kernel
@@ -303,9 +301,7 @@ def parse_grid(grid: list[str]) -> dict[str, list[Any]]:
 
 
 def _read_model(path: Path, *, coefficients: bool) -> Any:
-    """Return a model in a form that :func:`svmcvx.certify` takes; with a problem if the file has
-    coefficients.
-    """
+    """Return a model for :func:`svmcvx.certify`, with a problem if the file has coefficients."""
     if not path.is_file():
         raise DataError(f"the file {path} does not exist; check the path")
     from svmcvx.estimators.model_files import is_text_model

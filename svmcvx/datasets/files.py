@@ -25,9 +25,7 @@ LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
 
 
 def read_npz(path: str | os.PathLike[str]) -> Dataset:
-    """Read a ``.npz`` file of plain arrays: ``X`` or the parts of a CSR matrix, ``y``, and
-    ``labels`` if y are indices.
-    """
+    """Read a ``.npz`` file of ``X`` or parts of a CSR matrix, ``y``, and ``labels`` of indices."""
     path = Path(path)
     with read_archive(path) as archive:
         shapes = archive.shapes
@@ -57,9 +55,7 @@ def read_npz(path: str | os.PathLike[str]) -> Dataset:
 
 
 def write_npz(path: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
-    """Write data whole or not at all, in the form that :func:`read_npz` reads; labels are stored
-    apart, without pickle.
-    """
+    """Write data for :func:`read_npz`, whole or not at all, labels apart and without pickle."""
     labels, codes = np.unique(y, return_inverse=True)
     arrays: dict[str, Any] = {
         "y": codes.astype(np.int64),
@@ -116,9 +112,7 @@ def read_file(
     keep: Sequence[str] = (),
     n_features: int | None = None,
 ) -> Dataset:
-    """Read a file of any type that is known, by its suffix, or as LIBSVM's if it looks so; they are
-    distributed without one.
-    """
+    """Read a file by its suffix, or as LIBSVM's, which often lack one, if it looks so."""
     plain = unpacked(path)
     suffix = plain.suffix.lower()
     named = suffix in LIBSVM_SUFFIXES
@@ -256,9 +250,7 @@ def _separator(path: Path) -> str:
 
 
 def _refuse(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
-    """Raise a :class:`~svmcvx.DataError` for columns that hold dates, numbers but for some values,
-    or names of the rows, unless they are to be kept.
-    """
+    """Raise for columns of dates, of numbers but for some values, or of names, unless kept."""
     naming = []
     for column in features:
         if column in keep:
@@ -326,9 +318,7 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _described(column: pd.Series) -> str:
-    """Describe the content of a column of text: how many values, and what keeps numbers from being
-    numbers.
-    """
+    """Describe a column of text: how many values, and the exceptions among numbers."""
     there = column.dropna()
     facts = [f"{there.nunique()} values"]
     if _mostly_numbers(column):

@@ -75,9 +75,7 @@ def _origin(recipe: Mapping[str, Any]) -> str:
 
 
 def _files(recipe: Mapping[str, Any], scratch: Path) -> list[Path]:
-    """Download the files of a recipe. Their content is compared with the record's digest after it
-    is read.
-    """
+    """Download the files of a recipe, whose content is compared after it is read."""
     import pooch
 
     quiet = pooch.get_logger()

@@ -40,9 +40,7 @@ __all__ = [
 
 
 def penalised_or_none(intercept: Any) -> str:
-    """Translate the argument `intercept` of a formulation without a free bias: "penalised" or
-    "none".
-    """
+    """Translate the argument `intercept` of a formulation to "penalised" or "none"."""
     return intercept_kind(intercept, own="penalised")
 
 

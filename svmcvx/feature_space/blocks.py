@@ -44,9 +44,7 @@ EMPTY = np.zeros(0)
 
 
 class BlockRows(NamedTuple):
-    """The data of a block that stay in memory: all but the rows. Before all labels have been seen,
-    `y` are places in those of the block.
-    """
+    """The data of a block in memory, all but rows; `y` are places in its labels at first."""
 
     number: int
     digests: PieceDigests
@@ -59,9 +57,7 @@ class BlockRows(NamedTuple):
     labels: NDArray[Any] = EMPTY
 
     def require_same(self, piece: Piece, columns: int) -> None:
-        """Raise a :class:`~svmcvx.errors.DataError` that names the block if it has changed since
-        the first pass.
-        """
+        """Raise a DataError that names the block if it has changed since the first pass."""
         now = PieceDigests.of(piece)
         if now == self.digests:
             return
@@ -80,9 +76,7 @@ class BlockRows(NamedTuple):
         )
 
     def features(self, piece: Piece, columns: int, dense: bool) -> Features:
-        """Return the rows of positive weight; sparse rows in double precision, or dense if all
-        blocks are made dense.
-        """
+        """Return the rows of positive weight, sparse in double precision, or dense."""
         X = piece.X
         if X.shape != (self.rows, columns):
             raise DataError(
@@ -129,11 +123,7 @@ class SampleSpace(LinearSpace):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BlockSpace(LinearSpace):
-    """Rows in blocks as training data of a linear model.
-
-    Labels, weights and multipliers of all rows are in memory, in the order of the blocks; products
-    with the rows are taken block by block.
-    """
+    """Rows in blocks of a linear model: labels, weights and multipliers are in memory."""
 
     shards: Shards
     dense: bool
@@ -162,7 +152,6 @@ class BlockSpace(LinearSpace):
 
     @property
     def n(self) -> int:
-        """Number of rows of positive weight."""
         return self.data.n
 
     @property
@@ -172,7 +161,6 @@ class BlockSpace(LinearSpace):
 
     @property
     def total_weight(self) -> float:
-        """Sum of all weights."""
         return self.data.total_weight
 
     def scores(self, model: BinaryModel) -> Bounded:
@@ -180,8 +168,9 @@ class BlockSpace(LinearSpace):
         if not model.coef.any():
             # No row is read, so that these scores exist whatever has become of the blocks.
             return exact(np.full(self.n, model.intercept))
-        if self._last_scores and same_linear_model(self._last_scores[0][0], model):
-            return self._last_scores[0][1]
+        for last, scores in self._last_scores:
+            if last.intercept == model.intercept and np.array_equal(last.coef, model.coef):
+                return scores
         found = joined(self._each(_scores, None, self.compared, model.without_support()))
         self._last_scores[:] = [(model, found)]
         return found
@@ -220,9 +209,7 @@ class BlockSpace(LinearSpace):
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Replace an error inside the block by one about a changed source, if the source has
-        changed.
-        """
+        """Replace an error in the block by one about a changed source, if that has changed."""
         try:
             yield
         except SvmcvxError:
@@ -247,7 +234,6 @@ class BlockSpace(LinearSpace):
         return _stacked(list(X)), np.concatenate(y), np.concatenate(weight)
 
     def sample_space(self) -> LinearSpace:
-        """Return the space of the sample."""
         X, y, weight = self.sample
         data = BinaryData(X, y, weight, np.arange(y.size), self.data.classes, y.size)
         return SampleSpace(data, self.intercept, self.centre)
@@ -261,11 +247,6 @@ class BlockSpace(LinearSpace):
     def compared(self) -> BlockSettings:
         """The arguments of :func:`spaces` for a pass of a certificate."""
         return self.settings._replace(compared=True)
-
-
-def same_linear_model(one: LinearModel, other: LinearModel) -> bool:
-    """Whether two models have the same scores."""
-    return one.intercept == other.intercept and np.array_equal(one.coef, other.coef)
 
 
 def joined(parts: Sequence[Bounded]) -> Bounded:
@@ -344,9 +325,7 @@ SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
 
 
 class _Scanned(NamedTuple):
-    """Results of the first pass for a block: its rows, the labels of rows with weight, numbers on
-    their lengths, a sample of rows, and digests.
-    """
+    """Results of the first pass: rows, labels with weight, lengths, a sample, digests."""
 
     digests: PieceDigests
     rows: int = 0
@@ -426,9 +405,7 @@ def _stacked(parts: list[Features]) -> Features:
 
 
 def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDArray[Any]]]]:
-    """Return the argument of :meth:`Shards.of`, and labels and weights that are in memory, one
-    array per block.
-    """
+    """Return the argument of :meth:`Shards.of`, and labels and weights in memory by block."""
     rows = isinstance(X, RowBlocks)
     if rows and isinstance(y, BlockLabels) and y.blocks is not X:
         raise DataError("y holds the labels of another source; pass y=X.y")
@@ -463,9 +440,7 @@ def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDA
 
 
 def _first_look(shards: Shards, intercept: str) -> tuple[Floats, bool]:
-    """Return the centre from the first block with rows, zeros if nothing is subtracted, and whether
-    sparse blocks become dense.
-    """
+    """Return the first block's centre, or zeros, and whether sparse blocks become dense."""
     for source, state, first in zip(shards.sources, shards.states, shards.offsets, strict=True):
         found = Shards([source], [state], [1], shards.client).read(_peek, None, first, intercept)[0]
         if found is not None:
@@ -557,9 +532,7 @@ def _scan_block(
 def _some(
     X: Features, y: NDArray[Any], weight: Floats, share: float, rng: np.random.Generator
 ) -> Sample:
-    """Return some rows of each class of a block, at least one, with weights of the same sum as
-    those of the class.
-    """
+    """Return rows of each class of a block, one at least, with weights of the class's sum."""
     weights = np.zeros(y.size)
     for label in np.unique(y):
         members = np.flatnonzero(y == label)
@@ -573,9 +546,7 @@ def _some(
 def _encode(
     pieces: ShardBlocks, parts: ShardState, digests: list[PieceDigests], classes: NDArray[Any]
 ) -> tuple[ShardState, list[tuple[Floats, Floats, NDArray[np.intp]]]]:
-    """Turn positions in the labels of a block into ±1; return labels, weights and places of the
-    rows of each block.
-    """
+    """Turn positions of labels into ±1; return labels, weights and places of rows by block."""
     signed: list[BlockRows] = []
     for rows, before in zip(parts["rows"], digests, strict=True):
         if rows.digests != before:

@@ -43,9 +43,7 @@ BLOCK_ENTRIES = TILE_ENTRIES
 
 
 class _UserGram(NamedTuple):
-    """The mean of a user's matrix with its transpose, whether it was rounded to single precision,
-    and whether the problem is stated for the mean: where rounding tells the two apart.
-    """
+    """A user's matrix or its mean with the transpose: single precision or not, averaged or not."""
 
     matrix: Floats
     single: bool
@@ -94,9 +92,7 @@ class KernelSpace(FeatureSpace):
 
     @property
     def _has_gram(self) -> bool:
-        """Whether the Gram matrix is stored; a definite kernel has a diagonal without it, so its
-        matrix must be evaluated already.
-        """
+        """Whether the matrix is stored; that of a definite kernel once it is evaluated."""
         return self.keep_gram and (self.factored or not is_definite(self.resolved))
 
     def diagonal(self) -> Floats:
@@ -183,9 +179,7 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def cached_gram(self) -> CachedGram | None:
-        """The Gram matrix without the constant of the intercept, from the cache; without a cache it
-        is stored here if there are few observations.
-        """
+        """The Gram matrix without the intercept's constant, cached, or stored if it is small."""
         if isinstance(self.resolved, Precomputed):
             return None
         if self.cache is not None:
@@ -254,9 +248,7 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def gram_error(self) -> EntryError:
-        """Bound on the error of the entries of :attr:`gram` against the kernel of the rows as they
-        were passed.
-        """
+        """Bound on the error of :attr:`gram` against the kernel of the rows as passed."""
         n = self.data.n
         if isinstance(self.resolved, Precomputed):
             error = EntryError.none(n, n)
@@ -278,9 +270,7 @@ class KernelSpace(FeatureSpace):
     def columns(
         self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64
     ) -> KernelColumns:
-        """Return columns of the kernel matrix to be evaluated in blocks; without intercept and
-        clipping.
-        """
+        """Return columns of the kernel for blocks, without intercept and clipping."""
         X = self.data.X
         chosen = X if columns is None else X[columns]
         return KernelColumns(self.resolved, X, chosen, dtype, self._mean, self.block_entries)
@@ -323,9 +313,7 @@ class KernelSpace(FeatureSpace):
         return self._bounded_point(v, Bounded(scores, error))
 
     def _near_multiple(self, v: Floats) -> Point | None:
-        """Return a point that is a known one's multiple but for roundings, from the scores of that;
-        None if there is none.
-        """
+        """Return a point, from a known one, that is its multiple but for roundings; else None."""
         if not is_definite(self.resolved):
             return None
         largest = int(np.argmax(np.abs(v)))
@@ -356,9 +344,7 @@ class KernelSpace(FeatureSpace):
         return found
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:
-        """Return v of a model with this kernel that expands over these observations; None for any
-        other.
-        """
+        """Return v of a model of this kernel that expands over these observations; else None."""
         if not isinstance(model, KernelModel) or model.kernel != self.resolved:
             return None
         places = np.searchsorted(self.data.index, model.support)
@@ -369,9 +355,7 @@ class KernelSpace(FeatureSpace):
         return v
 
     def _point_of(self, model: BinaryModel) -> Point | None:
-        """Return the point of a model whose vectors are observations, unless the Gram matrix is
-        another one than the kernel's: its positive part, or the mean with its transpose.
-        """
+        """Return the point of a model on observations, unless the Gram matrix is a changed one."""
         v = self._expansion_of(model)
         if v is None or self._constant or not v.any():
             return None

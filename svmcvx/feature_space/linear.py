@@ -34,9 +34,7 @@ KEPT_POINTS = 2
 
 
 class Point(NamedTuple):
-    """A point given by its coefficients `v`: scores `Kv` and the squared norm `v'Kv`, with bounds
-    on the rounding errors of both.
-    """
+    """Scores `Kv` and the squared norm `v'Kv` of coefficients `v`, with rounding bounds."""
 
     v: Floats
     scores: Bounded
@@ -69,9 +67,7 @@ class FeatureSpace(ABC):
         return False
 
     def point(self, v: Floats) -> Point:
-        """Return the point with coefficients `v`, which is evaluated once: as a model, as its norm
-        and as a dual point.
-        """
+        """Return the point of `v`, evaluated once as a model, as its norm and as a dual point."""
         for known in self._points:
             if np.array_equal(known.v, v):
                 return known
@@ -107,9 +103,7 @@ class FeatureSpace(ABC):
 
     @abstractmethod
     def model(self, v: Floats, bias: float = 0.0) -> BinaryModel:
-        """Return the model of the point with coefficients `v`, and with `bias` if the intercept is
-        free.
-        """
+        """Return the model of the point of `v`, and with `bias` if the intercept is free."""
 
     @abstractmethod
     def model_from_factor(
@@ -153,9 +147,7 @@ class FeatureSpace(ABC):
 
     @property
     def blockwise(self) -> bool:
-        """Whether products are evaluated block by block: with a kernel there is no stored Gram
-        matrix, without one the rows are not in memory together.
-        """
+        """Whether products are evaluated block by block, without a stored matrix or rows."""
         return False
 
     @property
@@ -224,9 +216,7 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows of :attr:`X` with their norms; centred rows have a rounding error in each
-        coordinate.
-        """
+        """The rows of :attr:`X` with norms; centred rows have a rounding error per coordinate."""
         return Rows(self.X, self.given_norms, shifted=bool(self.centre.any()))
 
     @cached_property

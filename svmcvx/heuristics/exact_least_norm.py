@@ -25,9 +25,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class ExactPoint(NamedTuple):
-    """Multipliers of some rows: of the point of least norm, or, if it is not feasible, with Σ α_i
-    g_i = 0 and Σ α_i > 0.
-    """
+    """Multipliers of the point of least norm, or of its infeasibility: Σ α_i g_i = 0, Σ α_i > 0."""
 
     feasible: bool
     rows: list[int]
@@ -39,9 +37,7 @@ class ExactPoint(NamedTuple):
 def exact_least_norm(
     G: Floats, y: Floats | None = None, *, stop: Callable[[], bool] = never
 ) -> ExactPoint | None:
-    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is
-    none; None if it was stopped.
-    """
+    """Return the point of least norm with g_i'w + y_i b ≥ 1, a proof of infeasibility, or None."""
     if len(G) == 0:
         return ExactPoint(True, [], [], Fraction(0))
     if y is not None and (y == y[0]).all():
@@ -87,9 +83,7 @@ def _with_intercept(
 def _least_norm(
     H: list[list[int]], right: int, one: int, stop: Callable[[], bool]
 ) -> ExactPoint | None:
-    """Return the point of least norm with Hw ≥ right; its multipliers are those of the rows H /
-    one.
-    """
+    """Return the point of least norm with Hw ≥ right; its multipliers are those of H / one."""
     r = len(H[0])
     squares = [_inner(row, row) or 1 for row in H]
     rows: list[int] = []

@@ -37,9 +37,7 @@ def local_search(
     stop: Callable[[], bool] = never,
     refits: int = 600,
 ) -> Incumbent | None:
-    """Return a point with few violated margins and a small norm, or None if none was found; from
-    each score up to `refits` points of least norm, fewer of large problems.
-    """
+    """Return a point of few violated margins and small norm, by some refits per score, or None."""
     n, r = geometry.G.shape
     refits = int(min(max(4e8 / (n * max(r, 1) ** 2), 20), refits))
     searches = []
@@ -82,9 +80,7 @@ class _Search:
             self.best, self.value = point, value
 
     def refit(self, kept: Bools) -> Bools:
-        """Try the point of least norm that keeps a set; return its support, of an inseparable set
-        all of it, nothing without refits.
-        """
+        """Try the point of least norm that keeps a set; return its support, all if inseparable."""
         key = np.packbits(kept).tobytes()
         if key in self.supports or self.exhausted:
             return self.supports.get(key, np.zeros_like(kept))
@@ -96,9 +92,7 @@ class _Search:
         return self.supports[key]
 
     def drop_in_order(self, order: NDArray[np.intp]) -> None:
-        """Drop the first observations of an order: a grid of 40 numbers, and those around the
-        best.
-        """
+        """Drop the first observations of an order: 40 numbers, and those around the best."""
         lost = np.concatenate([[0.0], np.cumsum(self.geometry.weight[order])[:-1]]).tolist()
         most = sum(self.objective_value(0.0, loss) < self.value for loss in lost)
         step, best = max(1, -(-most // 40)), most - 1
@@ -130,9 +124,7 @@ class _Search:
             yield kept | (np.arange(kept.size) == j)
 
     def _drop_each(self, kept: Bools) -> list[Bools]:
-        """Try to drop each support vector of a set (each observation, if the set is inseparable);
-        return the sets.
-        """
+        """Drop each support vector of a set (each observation if inseparable); return the sets."""
         sets = [kept & (np.arange(kept.size) != i) for i in np.flatnonzero(self.refit(kept))]
         for smaller in sets:
             self.refit(smaller)
@@ -148,9 +140,7 @@ def round_relaxation(
     k: float | None = None,
     stop: Callable[[], bool] = never,
 ) -> tuple[Floats, float]:
-    """Round a solution of the relaxation to one of the 0-1 problem; return the point, in the
-    columns of the factor, and its objective, infinite if no point within the budget was found.
-    """
+    """Round a solution of the relaxation; return the point in factor columns, and its objective."""
     if (lam is None) == (k is None):
         raise DataError(
             "round_relaxation takes exactly one of lam and k; pass lam for the penalised form,"

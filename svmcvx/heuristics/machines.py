@@ -35,9 +35,7 @@ HARD = 1e6
 def hinge_machine(
     G: Floats, y: Floats | None, threshold: Floats, cost: Floats
 ) -> tuple[Floats, float] | None:
-    """Return (w, b), or None if the solver did not converge, for example because the hard rows are
-    infeasible.
-    """
+    """Return (w, b), or None without convergence, for example for infeasible hard rows."""
     m, r = G.shape
     if m == 0:
         return np.zeros(r), 0.0
@@ -79,9 +77,7 @@ def hinge_machine(
 def restricted_point(
     geometry: SignedRows, kept: Bools, M: Floats, C: float | None
 ) -> tuple[Floats, float] | None:
-    """Return the best (w, b) that drops a set while u ≥ 1 − M on it, feasible by a little more than
-    rounding.
-    """
+    """Return the best (w, b) that drops a set with u ≥ 1 − M on it, feasible beyond rounding."""
     limited = ~kept & np.isfinite(M)
     allowed = np.where(limited, M, 0.0)
     threshold = 1.0 - allowed + np.sqrt(EPS) * (1.0 + allowed)
@@ -104,9 +100,7 @@ def restricted_point(
 def ramp_descent(
     geometry: SignedRows, C: float, dropped: Bools, stop: Callable[[], bool] = never
 ) -> tuple[Floats, float]:
-    """Solve the hinge problem without the dropped observations, then drop those with u < −1; repeat
-    until the set does not change.
-    """
+    """Solve the hinge problem, drop observations with u < −1, and repeat until none changes."""
     point, seen = (np.zeros(geometry.G.shape[1]), 0.0), set()
     while (key := dropped.tobytes()) not in seen and not stop():
         seen.add(key)
@@ -123,9 +117,7 @@ def ramp_descent(
 def soft_margin_scores(
     geometry: SignedRows, cost: float, stop: Callable[[], bool] = never
 ) -> Floats:
-    r"""Return the margins u of :math:`\min \|w\|^2 + \mathrm{cost} \sum s_i (1-u_i)_+^2`, rows
-    divided by their largest entry.
-    """
+    r"""Return u of :math:`\min \|w\|^2 + \mathrm{cost} \sum s_i (1-u_i)_+^2` for scaled rows."""
     return squared_hinge(*_scaled(geometry), geometry.weight, cost, None, stop)[0]
 
 
@@ -137,9 +129,7 @@ def elastic_filter(
     slack: float = 1e-3,
     work: float = 3e9,
 ) -> Floats:
-    """Return a score that drops few observations before the others are separable: in each step
-    that of `tried` with the largest slacks whose removal helps most.
-    """
+    """Return a score that drops few rows, in each step the most helpful of the largest slacks."""
     n = geometry.y.size
     score, kept = np.full(n, np.inf), np.ones(n, dtype=bool)
     rows, norm = _scaled(geometry)
@@ -161,9 +151,7 @@ def elastic_filter(
 
 
 def _scaled(geometry: SignedRows) -> tuple[Floats, Floats]:
-    """Return the rows divided by their largest entry, with the signed constant if the bias is free,
-    and the price of each column.
-    """
+    """Return the scaled rows, with the signed constant of a free bias, and the columns' prices."""
     G = geometry.G
     rows = G / (float(np.abs(G).max(initial=0.0)) or 1.0)
     norm = np.ones(rows.shape[1])
@@ -181,9 +169,7 @@ def squared_hinge(
     start: Floats | None,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float, Floats]:
-    r"""Minimise :math:`\sum_j n_j w_j^2 + c\sum_i s_i (1-u_i)_+^2` with u = Gw by Newton's method;
-    return u, the loss, and w.
-    """
+    r"""Minimise :math:`\sum_j n_j w_j^2 + c\sum_i s_i (1-u_i)_+^2`; return u = Gw, the loss, w."""
     w = np.zeros(norm.size) if start is None else start
     u, price = rows @ w, cost * weight
     for _ in range(100):

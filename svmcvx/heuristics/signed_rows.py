@@ -28,9 +28,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class LeastNorm(NamedTuple):
-    r"""The point of least norm with :math:`u_i \ge 1` on some rows: :math:`w = \sum \alpha_i g_i`,
-    and the bias.
-    """
+    """The point of least norm with u_i ≥ 1 on some rows: w = Σ α_i g_i, and the bias."""
 
     w: Floats
     b: float
@@ -38,9 +36,7 @@ class LeastNorm(NamedTuple):
 
 
 def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
-    r"""Return the point of least norm with :math:`g_i'w + y_i b \ge 1`, or None if there is none
-    (to rounding).
-    """
+    r"""Return the point of least norm with :math:`g_i'w + y_i b \ge 1`, or None (to rounding)."""
     m, r = G.shape
     if m == 0 or (y is not None and (y == y[0]).all()):
         return LeastNorm(np.zeros(r), 0.0 if m == 0 or y is None else float(y[0]), np.zeros(m))
@@ -158,9 +154,7 @@ class SignedRows:
         return Incumbent(w, b, float(w @ w), u, float(self.weight @ loss(u)))
 
     def refit(self, kept: Bools) -> LeastNorm | None:
-        """Return the hard-margin solution of a set of observations, with multipliers for all
-        observations.
-        """
+        """Return the hard-margin solution of a set, with multipliers for all observations."""
         found = least_norm(self.G[kept], self.y[kept] if self.free else None)
         if found is None:
             return None
@@ -170,9 +164,7 @@ class SignedRows:
 
 
 def violated(u: Floats) -> Floats:
-    """Return 1 for each observation with a margin below 1 (by more than the rounding of a refit),
-    else 0.
-    """
+    """Return 1 for each observation whose margin is below 1 by more than rounding, else 0."""
     return (u < 1.0 - ON_MARGIN).astype(np.float64)
 
 
@@ -192,9 +184,7 @@ def big_m_bound(
     lowest: float,
     all_dropped: float,
 ) -> Floats:
-    """Return for each observation how far its margin can be below `1` at an optimum: valid values
-    of M.
-    """
+    """Return valid values of M: for each observation the largest 1 − u at an optimum."""
     M, length = np.zeros(geometry.y.size), row_norms_above(geometry.G)
     for label in np.unique(geometry.y) if geometry.free else (0.0,):
         members = np.flatnonzero(geometry.y == label) if geometry.free else np.arange(M.size)

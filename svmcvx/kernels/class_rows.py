@@ -37,9 +37,7 @@ LARGEST = 1e100
 
 
 class Layout:
-    """Problems on parts of observations that are sorted by group: each has all of one group, or of
-    two, one after the other.
-    """
+    """Problems on parts of observations, sorted by group: each has one group, or two in order."""
 
     def __init__(self, starts: Any, groups: Any) -> None:
         self.starts = np.ascontiguousarray(starts, dtype=np.int64)
@@ -75,9 +73,7 @@ class Layout:
 
 
 class ClassRows:
-    """The kernel matrix of observations that are sorted by group, in pieces between an observation
-    and a group.
-    """
+    """The kernel matrix of observations sorted by group, in pieces of a row and a group."""
 
     def __init__(self, kernel: Kernel | None, X: Floats, starts: Places, room: int) -> None:
         n, d = X.shape
@@ -128,9 +124,7 @@ class ClassRows:
         return np.asarray(self.kernel.diagonal(self.X), dtype=np.float64)
 
     def products(self, layout: Layout, v: Floats) -> Bounded | None:
-        """Return Kv of each part, with bounds on the errors of the sums and of the entries; None if
-        there was no room for the rows.
-        """
+        """Return Kv of each part, with bounds on errors of sums and entries; None without room."""
         error, scores, errors = self._error, np.zeros(v.size), np.zeros(v.size)
         rows = error.rows + error.columns.max(initial=0.0)
         terms = EntryTerms(rows, error.left, error.right, error.absolute)

@@ -60,9 +60,7 @@ ROUNDING = 6755399441055744.0
 
 @compiled(inner=True)
 def exponentials(x, scratch):
-    """Replace numbers from -inf to 0 by their exponentials: 2^k times a polynomial on half a unit
-    around 0.
-    """
+    """Replace numbers from −∞ to 0 by exponentials: 2^k times a polynomial on [−½, ½]."""
     for k in range(x.size):
         value = x[k] if x[k] > LEAST else LEAST
         shifted = value * 1.4426950408889634 + ROUNDING
@@ -91,9 +89,7 @@ def exponentials(x, scratch):
 
 @compiled(inner=True)
 def write_row(x, across, squared, out):
-    """Write the squared distances of a row to all of a group, whose columns follow each other in
-    `across`, or its inner products with them.
-    """
+    """Write a row's squared distances to, or inner products with, the group's columns `across`."""
     m = out.size
     out[:] = 0.0
     for k in range(0, x.size, 4):
@@ -111,9 +107,7 @@ def write_row(x, across, squared, out):
 
 @compiled(inner=True)
 def piece_of(i, group, K):
-    """Return where the entries between an observation and a group are stored, after computing them
-    at the first use; -1 if there is no room.
-    """
+    """Return the place of a row's entries with a group, computed at first use; -1 without room."""
     at = K.places[i, group]
     if at >= 0:
         return int(at)
@@ -135,9 +129,7 @@ def piece_of(i, group, K):
 
 @compiled(nogil=True)
 def add_scores(groups, offsets, v, error, scores, magnitude, K):
-    """Add K v of several parts to zeros, with bounds on the errors of the sums and of the entries;
-    return whether there was room for all rows.
-    """
+    """Add K v of parts to zeros, with bounds on both errors; return whether all rows had room."""
     for part in range(groups.shape[0]):
         first, last = offsets[part], offsets[part + 1]
         one, other = groups[part, 0], groups[part, 1]

@@ -80,9 +80,7 @@ class KernelColumns:
         self._columns[:, -2:] = self._columns[:, :-3:-1].copy()
 
     def _prepared(self, X: Any, centre: Floats) -> tuple[NDArray[Any], Floats]:
-        """Return the factor of the exponent that belongs to some rows, and half the squared norms
-        of their z, which are γ times those of the centred rows.
-        """
+        """Return factors of the exponent for some rows, and half the squared norms of their z."""
         d = X.shape[1]
         factor = np.empty((X.shape[0], d + 2), dtype=self.dtype)
         z = factor[:, :d]
@@ -110,9 +108,7 @@ class KernelColumns:
         return found
 
     def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the block of the rows given by a slice or an array of indices, written to `out` if
-        that is given.
-        """
+        """Return the block of rows of a slice or of indices, written to `out` if given."""
         part, n = self._rows[rows], self.shape[1]
         found = np.empty((part.shape[0], n), dtype=self.dtype) if out is None else out
         if not self._product:
@@ -131,10 +127,7 @@ class KernelColumns:
         buffer: NDArray[Any] | None = None,
         out: NDArray[Any] | None = None,
     ) -> tuple[NDArray[Any], float]:
-        """Return the block of some rows, given their part of the factor, in an RBF kernel's case
-        from a buffer or written to `out`, and the exponent from which the pairs of that kernel come
-        from differences.
-        """
+        """Return a block of rows, and the exponent from which its pairs come from differences."""
         if not self._product:
             return self.kernel(part, self._columns, dtype=self.dtype), math.nan
         shape = part.shape[0], self._columns.shape[0]
@@ -155,9 +148,7 @@ class KernelColumns:
         return np.exp(tile, out=tile if out is None else out), close
 
     def _bounded_tile(self, rows: slice, buffer: Floats | None = None) -> tuple[Floats, EntryError]:
-        """Return the block of some rows in double precision, and a bound on the error of its
-        entries.
-        """
+        """Return a block of rows in double precision, and a bound on its entries' errors."""
         if not self._product:
             return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
         tile, close = self._tile(rows, self._rows[rows], buffer)
@@ -237,9 +228,7 @@ class KernelColumns:
         return found._replace(magnitude=found.magnitude * enlarge, entries=found.entries * enlarge)
 
     def _separable_error(self) -> EntryError | None:
-        """Return a bound on the errors of all entries by their rows where it is known before they
-        are, as for an RBF kernel without rows far from the others; None elsewhere.
-        """
+        """Return a bound on all errors by rows where it is known before the entries; else None."""
         if not self._product:
             return None
         (m, n), d = self.shape, int(self._data_columns.shape[1])

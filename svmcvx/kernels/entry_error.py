@@ -109,9 +109,7 @@ class EntryError(NamedTuple):
 
 
 def shift_error(a: Floats, gamma: float, d: int) -> Floats:
-    r"""Return :math:`\gamma\,4(d+6)u\,a_i`, enlarged: the share of a row in the error of an
-    exponent :math:`-\gamma\|a_i-b_j\|^2`.
-    """
+    """Return a row's share 4γ(d + 6)u a_i, enlarged, of the error of an exponent −γ‖a_i − b_j‖²."""
     with np.errstate(over="ignore"):
         exponent = gamma * a
     share = 1.02 * 4.0 * (d + 6) * U * exponent
@@ -121,9 +119,7 @@ def shift_error(a: Floats, gamma: float, d: int) -> Floats:
 
 
 def power_above(values: Floats, degree: int, d: int) -> Floats:
-    """Return numbers that are at least powers of sums of d products that are not negative, and of a
-    constant.
-    """
+    """Return upper bounds of powers of sums of d non-negative products and a constant."""
     enlarge = (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U))) * (1.0 + 16 * U)
     return np.asarray(values * enlarge + UNDERFLOW)
 
@@ -140,9 +136,7 @@ def distance_kernel_error(
 def exponential_error(
     values: Floats, rows: Floats, columns: Floats, d: int, close: Callable[[], NDArray[np.bool_]]
 ) -> EntryError:
-    """Return that of an RBF kernel matrix with these shares of its rows and columns; `close` says
-    which entries come from differences.
-    """
+    """Return the error of an RBF matrix by shares; `close` marks entries from differences."""
     flat = distance_kernel_error((rows.size, columns.size), d)
     largest = float(rows.max(initial=0.0)) + float(columns.max(initial=0.0))
     if d > MANY and not largest <= 0.01:
@@ -155,9 +149,7 @@ def exponential_error(
 
 
 def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, Floats]:
-    r"""Return p and q with :math:`|\gamma a_i'b_j + c_0| \le p_i q_j`, enlarged by more than their
-    rounding.
-    """
+    r"""Return p and q with :math:`|\gamma a_i'b_j + c_0| \le p_i q_j`, beyond their rounding."""
     root, constant = math.sqrt(gamma), math.sqrt(abs(coef0))
     p, q = ((root * row_norms_above(X) + constant) * (1.0 + 8.0 * U) for X in (A, B))
     return p, q
@@ -217,9 +209,7 @@ class BoundedGram:
         return found[..., 0], found[..., 1]
 
     def scaled(self, c: Floats) -> tuple[Floats, float]:
-        r"""Return :math:`C^{1/2}KC^{1/2}` for c ≥ 0, and a bound on the norm of its error: the
-        largest sum of a row of errors.
-        """
+        """Return :math:`C^{1/2}KC^{1/2}` for c ≥ 0, and a bound on the norm of its error."""
         root = np.sqrt(c)
         M = (root[:, None] * self.K) * root
         M = (M + M.T) / 2.0

@@ -85,9 +85,7 @@ class Kernel(ABC):
         return values, self.error_of(A, B, values)
 
     def __call__(self, A: Any, B: Any = None, *, dtype: DTypeLike = np.float64) -> Matrix:
-        """Return the kernel matrix between the rows of `A` and of `B` (of `A` with itself by
-        default).
-        """
+        """Return the kernel matrix between the rows of `A` and of `B`, by default of `A`."""
         symmetric = B is None
         A = A.astype(dtype, copy=False)
         B = A if symmetric else B.astype(dtype, copy=False)
@@ -507,7 +505,6 @@ def lost_share(dtype: DTypeLike) -> float:
 
 
 def dense(A: Features) -> Matrix:
-    """Return a matrix as a dense array."""
     return np.asarray(A.toarray() if sp.issparse(A) else A)
 
 
@@ -544,9 +541,7 @@ def shifted(A: Features, B: Features) -> tuple[Features, Features]:
 
 
 def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
-    """Return squared distances, and the squared norms :math:`a_i` and :math:`b_j` of the shifted
-    rows.
-    """
+    """Return squared distances, and squared norms :math:`a_i` and :math:`b_j` of shifted rows."""
     raw_A, raw_B = A, B
     A, B = shifted(A, B)
     a = row_norms_squared(A)
@@ -570,9 +565,7 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def from_differences(squares: Matrix, a: Matrix, b: Matrix) -> NDArray[np.bool_]:
-    """Return which of the pairs of :func:`distances` come from differences in every computation of
-    these rows.
-    """
+    """Return the mask of pairs of :func:`distances` that always come from differences."""
     return np.asarray(squares <= 0.5 * lost_share(squares.dtype) * (a[:, None] + b[None, :]))
 
 

@@ -45,9 +45,7 @@ class CachedGram:
         return self.known_error or self.kernel.error_of(self.X, self.X, self.matrix)
 
     def product(self, v: Floats, evaluate: Callable[[], KernelProduct]) -> KernelProduct:
-        """Return the product with `v`, cached for the next problem, which starts from these
-        coefficients.
-        """
+        """Return the product with `v`, cached for the next problem, which starts from it."""
         if self._latest is None or not np.array_equal(self._latest[0], v):
             self._latest = v.copy(), evaluate()
         return KernelProduct(*(part.copy() for part in self._latest[1]))
@@ -82,9 +80,7 @@ class GramCache:
         return GramCache, ()
 
     def kernel(self, kernel: Kernel) -> CachedKernel:
-        """Return a kernel with the same values whose Gram matrices on training data are cached
-        here.
-        """
+        """Return a kernel with the same values, whose training Gram matrices are cached here."""
         return CachedKernel(kernel, self)
 
     def _kept(
@@ -123,9 +119,7 @@ class GramCache:
     def class_rows(
         self, kernel: Kernel | None, X: Floats, starts: NDArray[np.int64], room: int
     ) -> ClassRows:
-        """Return rows of a kernel matrix by group, which keep what has been computed of them if
-        there is room for all.
-        """
+        """Return rows of a kernel matrix by group, kept once computed if there is room for all."""
         needed = float(X.shape[0]) ** 2
         found: ClassRows | None = None
         if needed <= room:
@@ -151,7 +145,6 @@ class CachedKernel(Kernel):
         return self.kernel.block(A, B)
 
     def error_of(self, A: Any, B: Any, values: NDArray[Any]) -> EntryError:
-        """Return the kernel's bound."""
         return self.kernel.error_of(A, B, values)
 
     def diagonal(self, A: Features) -> Floats:
@@ -162,7 +155,6 @@ class CachedKernel(Kernel):
         return CachedKernel(self.kernel.resolve(X, weight), self.cache)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the kernel's name and parameters."""
         return self.kernel.to_dict()
 
     def __reduce__(self) -> Any:

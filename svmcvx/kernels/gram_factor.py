@@ -51,9 +51,7 @@ class GramFactor:
 
 
 def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = None) -> GramFactor:
-    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping. Negative ones that
-    are rounding of a kernel in single precision are clipped in any case.
-    """
+    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping."""
     check_choice(indefinite, "indefinite", ("error", "clip"))
     K = np.asarray(K, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
@@ -99,9 +97,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
 
 
 def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None) -> GramFactor:
-    """Return the factor from eigenvalues and vectors in the units of the observations, or of the
-    positive part of an indefinite matrix.
-    """
+    """Return the factor from a spectrum in the units of the observations, or of a positive part."""
     n, total = values.size, float(np.abs(values).sum())
     significant = values > 10 * n * EPS * float(np.abs(values).max(initial=0.0))
     basis, rank = vectors[:, significant], int(significant.sum())
@@ -118,9 +114,7 @@ def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None) -> Gram
 
 
 def require_symmetric(K: Floats) -> None:
-    r"""Raise a :class:`~svmcvx.errors.DataError` unless :math:`|K_{ij} - K_{ji}|` is rounding in
-    :math:`\sqrt{K_{ii} K_{jj}}`.
-    """
+    r"""Raise unless :math:`|K_{ij} - K_{ji}|` is rounding in :math:`\sqrt{K_{ii} K_{jj}}`."""
     length = np.sqrt(np.abs(np.diagonal(K)))
     share = SINGLE_ASYMMETRY if is_single(K) else ASYMMETRY
     for start in range(0, length.size, SQUARE):
@@ -147,9 +141,7 @@ def is_single(K: Floats) -> bool:
 
 
 def symmetrised(matrix: NDArray[Any]) -> NDArray[Any]:
-    """Return the mean of a square matrix and its transpose, in parts that stay in the processor's
-    cache.
-    """
+    """Return the mean of a square matrix and its transpose, in parts that fit in a cache."""
     n, found = matrix.shape[0], np.empty_like(matrix)
     for i in range(0, n, SQUARE):
         check_cancelled()

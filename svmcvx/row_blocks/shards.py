@@ -176,9 +176,7 @@ class Shards:
     def change(
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any
     ) -> list[Any]:
-        """Replace parts of every state by what an operation returns, ``(parts, value)``; return the
-        values.
-        """
+        """Replace parts of states by those that an operation returns; return its values."""
         calls = self._calls(operation, each, shared)
         if self.client is None:
             self.states = self._local(_changed, calls)
@@ -208,9 +206,7 @@ class Shards:
         return [_Call(operation, (*own, *shared), stop) for own in each]
 
     def _arguments(self, calls: list[_Call]) -> Iterator[tuple[Any, ...]]:
-        """Yield call, state, number of the first block and source of each shard; an operation that
-        reads no rows gets no source, so that partitions are not computed for it.
-        """
+        """Yield call, state, first block, and source of each shard, None where no rows are read."""
         for call, state, first, source in zip(
             calls, self.states, self.offsets, self.sources, strict=True
         ):
@@ -225,9 +221,7 @@ class Shards:
         return [task(sent[id(call)], *rest) for call, *rest in self._arguments(calls)]
 
     def _local(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
-        """Compute in threads of this process; a plain graph has a tenth of the overhead of Dask's
-        collections.
-        """
+        """Compute in threads by a plain graph, of a tenth of the overhead of collections."""
         if self._late():
             raise OutOfTime
         _dask()
@@ -286,9 +280,7 @@ def is_delayed(part: Any) -> bool:
 
 
 def default_client() -> Any:
-    """Return the client of a running cluster that is the default of this process, outside of its
-    workers.
-    """
+    """Return the client of a running cluster that is this process's default, not a worker's."""
     if "distributed" not in sys.modules:
         return None
     import distributed
@@ -334,9 +326,7 @@ class ClassPartition:
     digests: list[PieceDigests] = field(default_factory=list)
 
     def require_same(self, digests: Sequence[PieceDigests]) -> None:
-        """Raise a :class:`~svmcvx.errors.DataError` if a block has changed since an earlier binary
-        problem.
-        """
+        """Raise a DataError if a block has changed since an earlier binary problem."""
         if not self.digests:
             self.digests.extend(digests)
         for number, (before, now) in enumerate(zip(self.digests, digests, strict=True)):
@@ -367,9 +357,7 @@ class ClassPartition:
 
 
 def label_counts(X: Any, y: Any) -> LabelCounts:
-    """Return the classes of all blocks with their numbers of rows; rows are not loaded if the
-    source has the labels separately.
-    """
+    """Return the classes of all blocks with their numbers of rows, without rows where possible."""
     if isinstance(X, RowBlocks) and (y is None or isinstance(y, BlockLabels)):
         source = X if y is None else y.blocks
         if not source.labelled:
@@ -405,9 +393,7 @@ def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
 def _label_counts(
     pieces: ShardBlocks, parts: ShardState
 ) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
-    """Count the labels of each block; uses `labels` of a loader that has it, so that the rows are
-    not loaded.
-    """
+    """Count the labels of each block, by `labels` of a loader that has it."""
     found = []
     for number, load in enumerate(pieces.loaders):
         y = load.labels() if hasattr(load, "labels") else piece_of(load()).y
@@ -448,9 +434,7 @@ def _of_rows(X: Any, model: Any, method: str) -> NDArray[Any]:
 
 
 def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
-    """Yield the blocks of a source one after another, with the labels and weights that were passed
-    separately.
-    """
+    """Yield the blocks of a source, with the labels and weights that were passed separately."""
     if not isinstance(X, RowBlocks):
         raise DataError("X is a Dask collection; compute the mean of predict(X) == y")
     first = 0

@@ -34,9 +34,7 @@ class Piece(NamedTuple):
 
 
 class PieceDigests(NamedTuple):
-    """Digests of the parts of a block, which are compared when it is read again; 0 for a missing
-    part.
-    """
+    """Digests of a block's parts for comparison in later passes; 0 for a missing part."""
 
     rows: int
     labels: int
@@ -334,9 +332,7 @@ def in_blocks(X: Any) -> bool:
 
 
 def refuse_in_blocks(**given: bool) -> None:
-    """Raise a :class:`~svmcvx.errors.DataError` that names the argument that cannot be used with
-    rows in blocks.
-    """
+    """Raise a DataError that names the argument unusable with rows in blocks."""
     for name, unusual in given.items():
         if unusual:
             raise DataError(
@@ -422,9 +418,7 @@ class _NpyFile:
         return cls(path, head, shape, dtype)
 
     def rows(self, first: int, last: int) -> NDArray[Any]:
-        """Read some rows. The file is not memory-mapped, since a file that shrinks would then end
-        the process.
-        """
+        """Read some rows, not by a memory map: a file that shrinks would end the process."""
         width = int(np.prod(self.shape[1:], dtype=np.int64))
         count = (last - first) * width
         try:
@@ -456,7 +450,6 @@ class _NpyRows:
         return Piece(*map(self._read, self.files))
 
     def labels(self) -> NDArray[Any] | None:
-        """Read the labels alone."""
         return self._read(self.files[1])
 
     def _read(self, file: _NpyFile | None) -> NDArray[Any] | None:
@@ -482,7 +475,6 @@ class _ParquetRows:
         return Piece(frame[list(self.columns)].to_numpy(), y, weight)
 
     def labels(self) -> NDArray[Any] | None:
-        """Read the labels alone."""
         return None if self.target is None else np.asarray(self._read([self.target])[self.target])
 
     def _read(self, columns: list[str]) -> Any:
@@ -498,9 +490,7 @@ class _ParquetRows:
 
 
 def piece_of(loaded: Any) -> Piece:
-    """Convert the result of a loader to a :class:`Piece` with a matrix and one-dimensional labels
-    and weights.
-    """
+    """Return a loader's result as a :class:`Piece` with vectors of labels and weights."""
     parts = loaded if isinstance(loaded, tuple) else (loaded,)
     if not 1 <= len(parts) <= 3:
         raise DataError(
@@ -646,9 +636,7 @@ HEADER: Final = struct.Struct("<4q")
 
 @dataclass(frozen=True)
 class _TextRows:
-    """Whole lines of a file, from a byte of its unpacked text on; their digest names the file of
-    the binary form.
-    """
+    """Whole lines of a file from a byte of its text; their digest names the binary form."""
 
     path: str
     first: int
@@ -664,9 +652,7 @@ class _TextRows:
         return Path(self.folder) / f"{self.digest}-{self.n_features:x}-{self.zero_based:d}.bin"
 
     def __call__(self) -> Piece:
-        """Load the binary form, or parse the text and write it; on another computer of a cluster it
-        is parsed again.
-        """
+        """Load the binary form, or parse the text and write it, also on another computer."""
         with suppress(OSError, ValueError, struct.error):
             return self._read_binary()
         try:
@@ -693,9 +679,7 @@ class _TextRows:
         return Piece(X, y)
 
     def _read_binary(self) -> Piece:
-        """Read the binary form, which has no header that Python has to parse: that is not safe in
-        threads.
-        """
+        """Read the binary form, without a header: Python's parser is not safe in threads."""
         with open(self.binary, "rb") as stream:
             checksum, entries, m, width = HEADER.unpack(stream.read(HEADER.size))
             content = np.fromfile(stream, np.uint8)

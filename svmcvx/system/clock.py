@@ -20,7 +20,6 @@ _compiled, _depth, _since = 0.0, 0, 0.0
 
 
 def now() -> float:
-    """Return seconds since an arbitrary moment."""
     with _lock:
         return (_since if _depth else _source()) - _compiled
 

@@ -66,9 +66,7 @@ def recorded() -> Iterator[list[Compiled]]:
 
 
 def is_watched() -> bool:
-    """Whether this is the main process at a terminal or in a notebook, rather than a worker, a pipe
-    or a test.
-    """
+    """Whether this is the main process at a terminal or in a notebook."""
     stream = sys.stderr
     notebook = type(stream).__module__.partition(".")[0] == "ipykernel"
     terminal = stream is not None and stream.isatty()
@@ -88,9 +86,7 @@ _compiling = threading.RLock()
 
 @cache
 def _lock_file() -> int:
-    """Return the file that processes of a user lock, open as long as this process lives: closing it
-    would give the lock back.
-    """
+    """Return the lock file, open for the life of the process: closing would release the lock."""
     place = hashlib.sha256(f"{os.getuid()} {Path(__file__).parent}".encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"svmcvx-{place}.lock"
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -100,9 +96,8 @@ def _lock_file() -> int:
 def _alone() -> Iterator[None]:
     """Let one thread of one process compile or load at a time, and collect no garbage meanwhile.
 
-    Of two processes that need the same function one compiles it, and the other loads the result.
     numba numbers the files of a function's signatures in an index, which two processes may read
-    before either has written it. Without a lock, which not every system has, several compile.
+    before either has written it.
     """
     with _compiling:
         file, collects = -1, gc.isenabled()
@@ -142,9 +137,7 @@ class _Linked(JITCodeLibrary):
         return self
 
     def set_env(self, name: str, env: Any) -> None:
-        """Leave it empty, as it is where callers are loaded from disk: only errors with a message
-        of their own would need it.
-        """
+        """Leave the environment empty: only errors with their own message would need it."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -175,9 +168,7 @@ class _Inner:
 
 
 def _prepared(dispatcher: Any) -> Any:
-    """Stop the timer while a call from Python looks for compiled code on disk, compiles, and stores
-    the result; record what it compiles.
-    """
+    """Stop the timer, and record, while a call loads, compiles or stores code."""
     prepare, function = dispatcher._compile_for_args, dispatcher.py_func
 
     def stopped(*arguments: Any) -> Any:
@@ -206,10 +197,7 @@ def _prepared(dispatcher: Any) -> Any:
 def compiled(
     *, inner: bool = False, allocates: bool = False, **options: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function on its first call; the compiled code is stored between sessions.
-
-    A division by zero is infinite or no number, as in numpy.
-    """
+    """Compile a function at its first call, and store the code; 1/0 is infinite, as in numpy."""
     options.setdefault("error_model", "numpy")
 
     def decorate(function: Callable[..., Any]) -> Any:

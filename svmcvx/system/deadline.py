@@ -181,10 +181,7 @@ def run_with_deadline(work: Callable[..., T], *arguments: Any, entries: float | 
 
 @contextmanager
 def deferred_interrupt(requested: threading.Event | None = None) -> Iterator[threading.Event]:
-    """Set an event on Ctrl-C instead of raising, inside the block.
-
-    A process that ignores SIGINT goes on ignoring it, and a handler of the host is called too.
-    """
+    """Set an event on Ctrl-C in the block, unless SIGINT is ignored; call a host's handler too."""
     requested = threading.Event() if requested is None else requested
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:
@@ -206,9 +203,7 @@ def deferred_interrupt(requested: threading.Event | None = None) -> Iterator[thr
 
 @contextmanager
 def stop_flag(deadline: Deadline) -> Iterator[NDArray[np.int64]]:
-    """Yield an array of one number that is 0, and 1 once the deadline has passed or Ctrl-C was
-    pressed.
-    """
+    """Yield an array of one number, 1 once the deadline has passed or Ctrl-C was pressed."""
     flag, done = np.zeros(1, dtype=np.int64), threading.Event()
 
     def watch() -> None:

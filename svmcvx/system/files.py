@@ -32,9 +32,7 @@ PACKED_SUFFIXES = (".gz", ".bz2", ".xz")
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Yield a stream to a temporary file that replaces `path` if the block succeeds and is removed
-    otherwise.
-    """
+    """Yield a stream to a temporary file that replaces `path` if the block succeeds."""
     target = Path(path)
     # Not by tempfile, whose files others may not read.
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -106,10 +104,7 @@ class Archive:
 
 @contextmanager
 def read_archive(path: str | os.PathLike[str], what: str = "an .npz archive") -> Iterator[Archive]:
-    """Yield an archive of arrays; any damage is a :class:`~svmcvx.errors.DataError`.
-
-    The total size, and the shape and type of each array, are checked before an array is unpacked.
-    """
+    """Yield an archive, whose total size and headers are checked; any damage is a DataError."""
     try:
         with Path(path).open("rb") as stream:
             yield Archive(stream, path)

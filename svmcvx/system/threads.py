@@ -61,9 +61,7 @@ def single_blas_thread() -> Iterator[None]:
 
 
 def available_threads() -> int:
-    """Return the number of threads a call may start: the BLAS threads of the process, divided among
-    concurrent calls.
-    """
+    """Return the BLAS threads of the process, divided among concurrent calls."""
     with _lock:
         threads = _before if _calls else [int(library.num_threads) for library in _blas()]
         return max(1, max(threads, default=1) // max(_calls, 1))

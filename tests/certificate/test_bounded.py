@@ -89,7 +89,7 @@ MUTANTS = [
     ("multiply", " + LOST if small and not vanishes() else error", ""),
     ("multiply", " & (r == 0.0)", ""),
     ("multiply", " + 32.0 * U", ""),
-    ("scale", " and abs(factor) >= 1.0", ""),
+    ("scale", " and abs(other) >= 1.0", ""),
     (
         "overflow",
         "math.isfinite(found) if isinstance(found, float) else np.isfinite(found).all()",
