@@ -43,7 +43,7 @@ FEW_COLUMNS = 16
 
 
 class WeightedSpectrum(NamedTuple):
-    """Σ γ_i φ_i φ_i' of the γ that are positive: eigenvalues, vectors, a bound of the largest."""
+    """Eigenvalues and vectors of Σ γ_i φ_i φ_i' for γ_i > 0, and a bound of the largest."""
 
     rows: NDArray[np.intp]
     values: Floats
@@ -59,9 +59,7 @@ class WeightedSpectrum(NamedTuple):
 
 
 class ConicMultipliers(NamedTuple):
-    """Multipliers of the observations with γ > 0 and labels; `scale` is that of γ against the one
-    of the curvature.
-    """
+    """Multipliers with γ > 0, and labels; γ is `scale` times that of the curvature."""
 
     gamma: Floats
     alpha: Floats
@@ -70,7 +68,7 @@ class ConicMultipliers(NamedTuple):
 
     @property
     def a(self) -> Bounded:
-        """Coefficients of c: y(α − 2γ)."""
+        """The coefficients of c: y(α − 2γ)."""
         return signed(self.y, exact(self.alpha) - 2.0 * self.gamma)
 
 
@@ -80,7 +78,7 @@ class Geometry(ABC):
     @cached_property
     @abstractmethod
     def norms(self) -> Floats:
-        """At least their norms."""
+        """Upper bounds on the norms of the feature vectors."""
 
     @abstractmethod
     def curvature(self, gamma: Floats) -> WeightedSpectrum:
@@ -90,14 +88,10 @@ class Geometry(ABC):
     def points(
         self, curvature: WeightedSpectrum, m: ConicMultipliers
     ) -> Iterator[tuple[Bounded, Bounded]]:
-        """Yield ψ and the norm of its gradient at two points, the second nearer to the minimiser
-        where rounding lets it.
-        """
+        """Yield ψ and its gradient's norm at two points, the second nearer to the minimiser."""
 
     def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Bounded:
-        r"""Bound the minimum of ψ from below by :math:`\psi(\hat w) - \|\nabla\psi(\hat
-        w)\|^2/(4\mu)`; `mu` > 0 is proved to be at most the smallest eigenvalue of Q.
-        """
+        """Return a lower bound of ψ for `mu` ≤ λ_min(Q): max over points of ψ − ‖∇ψ‖²/(4μ)."""
         found = [psi - square(gradient) / (4.0 * mu) for psi, gradient in self.points(curvature, m)]
         return max(found, key=lambda bound: bound.lower_end)
 
@@ -107,7 +101,7 @@ class Geometry(ABC):
 
 
 def variance_below(deviations: Bounded) -> Floats:
-    """Return numbers that are at most the sums of squares of each row."""
+    """Return lower bounds of the sums of squares of each row."""
     least = np.maximum(abs(deviations).lower, 0.0)
     return np.asarray(np.maximum(row_sums(square(exact(least))).lower, 0.0))
 
@@ -120,7 +114,6 @@ class RowGeometry(Geometry):
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows with their norms."""
         return Rows(self.X)
 
     @cached_property
@@ -141,9 +134,7 @@ class RowGeometry(Geometry):
     def points(
         self, curvature: WeightedSpectrum, m: ConicMultipliers
     ) -> Iterator[tuple[Bounded, Bounded]]:
-        r"""Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|`
-        at most, as :math:`X'\Gamma X \preceq I`.
-        """
+        """With X'ΓX ⪯ I, an error e of the scores moves 2Σγfx by at most 2‖Γ^{1/2}e‖."""
         rows = self._chosen(curvature.rows)
         gamma, a = exact(m.gamma), m.a
         w = 0.5 * curvature.inverse(m.scale, np.asarray(rows.X.T @ a.value))
@@ -180,9 +171,11 @@ class GramGeometry(Geometry):
     def points(
         self, curvature: WeightedSpectrum, m: ConicMultipliers
     ) -> Iterator[tuple[Bounded, Bounded]]:
-        r"""β and s are the numbers that they are; ρ is what β is off :math:`\tfrac12 a +
-        \Gamma^{1/2} s` by. So the gradient is :math:`2\Phi'(\Gamma^{1/2}\tau + \rho)`, and
-        :math:`\psi = (\Gamma^{1/2}\tau + \rho)'f - \tfrac12 a'f` with f = Kβ.
+        r"""ρ is the residual of β as it is computed, τ that of s.
+
+        The gradient is :math:`2\Phi'(\Gamma^{1/2}\tau + \rho)`, with :math:`\beta = \tfrac12 a +
+        \Gamma^{1/2}s + \rho` and f = Kβ, and :math:`\psi = (\Gamma^{1/2}\tau + \rho)'f - \tfrac12
+        a'f`.
         """
         gram, norms = self.gram.block(curvature.rows), self.norms[curvature.rows]
         a, root = m.a, sqrt(exact(m.gamma))
@@ -207,7 +200,6 @@ _known: WeakKeyDictionary[FeatureSpace, Geometry] = WeakKeyDictionary()
 
 
 def geometry_of(space: FeatureSpace) -> Geometry:
-    """Return the geometry of a space: rows of the data, else a Gram matrix."""
     if space not in _known:
         _known[space] = _geometry_of(space)
     return _known[space]

@@ -59,11 +59,7 @@ WIDENINGS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 
 @quietly
 def relaxed_indicator(u: Any, v: Any) -> Any:
-    r"""Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, and 0 where u ≥ 1, of plain arrays, or of
-    bounded ones without an error.
-
-    As :math:`1/(1 + v/(1-u)^2)` it neither over- nor underflows.
-    """
+    """Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, 0 where u ≥ 1, of plain or exact numbers."""
     m = slack(u)
     missed, spread = parts_of(m)[0] > 0.0, parts_of(v)[0] > 0.0
     if not spread.any():
@@ -73,24 +69,14 @@ def relaxed_indicator(u: Any, v: Any) -> Any:
 
 
 def worst_indicator(u: Floats, v: Floats) -> Floats:
-    """Return numbers that are at least :func:`relaxed_indicator` for every margin from `u` and
-    every variance from `v` on.
-
-    The indicator is discontinuous where slack and variance both vanish, so that its error is not
-    bounded by a multiple of the errors of its arguments: these are to be lowered by theirs.
-    """
+    """Return upper bounds of :func:`relaxed_indicator` for margins ≥ `u` and variances ≥ `v`."""
     return np.asarray(np.minimum(relaxed_indicator(exact(u), exact(v)).upper, 1.0))
 
 
 def objective(
     squared_norm: Any, spread: Any, u: Any, v: Any, *, lam: Any, weight: Any = 1.0
 ) -> Any:
-    r"""Return :math:`P = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i`, with the two squared norms
-    passed.
-
-    With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i <
-    1]`.
-    """
+    r"""Return :math:`\|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i`, by the squared norms."""
     return squared_norm + spread + total_loss(u, v, lam=lam, weight=weight)
 
 
@@ -100,18 +86,14 @@ def total_loss(u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
 
 
 def stationary_multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
-    r"""Return the γ and α of a stationary point: :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and
-    :math:`2\lambda s_i (1-u_i)_+/t_i`.
-    """
+    """Return the stationary γ = h(1 − u)₊²/t² and α = 2h(1 − u)₊/t of heights h = λs."""
     m = slack(u)
     ratio = np.divide(m, v + m**2, out=np.zeros_like(m), where=m > 0)
     return height * ratio**2, 2.0 * height * ratio
 
 
 def weighted_gram(L: Any, weights: Floats) -> Floats:
-    r"""Return the dense matrix :math:`\sum_i c_i x_i x_i'` of the rows of `L`, block by block and
-    without the zero weights.
-    """
+    """Return the dense Σ c_i x_i x_i' of the rows of `L`, by blocks, without zero weights."""
     n, r = L.shape
     if sp.issparse(L):
         return np.asarray((L.T @ (sp.diags_array(weights) @ L)).toarray())
@@ -140,9 +122,7 @@ def low_rank_gradient(
 
 
 def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats]:
-    """Minimise P by L-BFGS from a solution of moderate accuracy; P is smooth where every slack or
-    its variance is positive.
-    """
+    """Minimise P by L-BFGS from a moderate solution; P is smooth where slack or variance is > 0."""
     sizes = np.sum(V**2, axis=0)
     V = V[:, sizes > 1e-7 * sizes.max(initial=0.0)]
     if V.shape[1] == 0:
@@ -162,9 +142,7 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
 def polish_to_cardinality(
     w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
 ) -> tuple[float, Floats, Floats]:
-    """Polish with λ adjusted until Σ s z = allowance, by the secant method in log λ; return the
-    best λ and its point.
-    """
+    """Polish with λ by the secant method so that Σ s z = allowance; return λ and its point."""
     best, least = (lam, w, V), math.inf
 
     def excess(log_lam: float) -> float:
@@ -194,12 +172,10 @@ def polish_to_cardinality(
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment:
-    r"""Mean and covariance of the random hyperplane that solves the relaxation, in the columns of
-    ``space.factor``.
+    r"""Mean and covariance of the random hyperplane of the relaxation, in the factor's columns.
 
-    Where the factor is not the data themselves (kernels, and more columns than rows) `V` is what it
-    was found as, and the point that the certificate evaluates has the covariance
-    :math:`\Phi'BB'\Phi` in feature space, with B the `coefficients`.
+    Unless the factor is the data, the certificate evaluates the covariance :math:`\Phi'BB'\Phi` in
+    feature space, with B the `coefficients`.
     """
 
     w: Floats
@@ -221,18 +197,13 @@ class SecondMoment:
 
     @property
     def spectrum(self) -> Floats:
-        """Eigenvalues of W in descending order, without those that are zero because of the rank of
-        (w V).
-        """
+        """Eigenvalues of W in descending order, without zeros from the rank of (w V)."""
         return np.asarray(np.linalg.svd(np.column_stack([self.w, self.V]), compute_uv=False)) ** 2
 
 
 @dataclass(frozen=True, eq=False)
 class RelaxedLinearModel(LinearModel):
-    """A :class:`~svmcvx.LinearModel` with the second moment of the relaxation.
-
-    It predicts like the linear model of the mean, which is what :meth:`save` stores.
-    """
+    """A :class:`~svmcvx.LinearModel` of the mean, which :meth:`save` stores, with the moment."""
 
     moment: SecondMoment
 
@@ -242,10 +213,7 @@ class RelaxedLinearModel(LinearModel):
 
 @dataclass(frozen=True, eq=False)
 class RelaxedKernelModel(KernelModel):
-    """A :class:`~svmcvx.KernelModel` with the second moment of the relaxation.
-
-    It predicts like the kernel model of the mean, which is what :meth:`save` stores.
-    """
+    """A :class:`~svmcvx.KernelModel` of the mean, which :meth:`save` stores, with the moment."""
 
     moment: SecondMoment
 
@@ -261,9 +229,7 @@ def moment_of(model: Any) -> SecondMoment | None:
 def relaxed_model(
     space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryModel | None = None
 ) -> BinaryModel:
-    """Return the model of mean `w` and covariance ``VV'``, both in the columns of
-    ``space.factor``.
-    """
+    """Return the model of mean `w` and covariance ``VV'`` in the columns of ``space.factor``."""
     data, L = space.data, space.factor
     u = data.y * np.asarray(L @ w)
     z = np.full(data.rows, math.nan)
@@ -276,9 +242,7 @@ def relaxed_model(
 
 
 def _in_feature_space(space: FeatureSpace, V: Floats) -> Floats | None:
-    r"""Return B with :math:`\Phi'BB'\Phi` near the covariance; None where V is in the columns of
-    the data.
-    """
+    """Return B with Φ'BB'Φ near the covariance; None where V is in the columns of the data."""
     if space.is_linear and space.factor_is_data:
         return None
     L = space.factor
@@ -290,7 +254,7 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> Floats | None:
 
 
 def within(weight: Floats, z: Floats, allowance: float) -> bool:
-    """Whether Σ s z ≤ allowance, exactly so for whole z, certainly so for others."""
+    """Return whether Σ s z ≤ allowance, exactly so for whole z, certainly so for others."""
     terms = np.where((z == 0.0) | (z == 1.0), weight * z, (exact(weight) * z).upper)
     # The sign of a sum that is rounded once is exact.
     return nearest_sum([*terms.tolist(), -allowance], math.inf) <= 0.0
@@ -313,9 +277,7 @@ def recover(
     allowance: float,
     multiplier: float | None,
 ) -> RecoveredPoints:
-    """Return models and dual points; see
-    :meth:`svmcvx.formulations.conic_loss.statement.ConicLoss.recover`.
-    """
+    """Return models and dual points from an approximate solution (w, V) of the relaxation."""
     y, weight, L = space.data.y, space.data.weight, space.factor
     rows = sp.csr_array(sp.diags_array(y) @ L) if sp.issparse(L) else y[:, None] * L
     height = lam if lam is not None else multiplier
@@ -356,9 +318,7 @@ def recover(
 
 
 def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
-    """Scale a point so that margins of at least 1 remain so by the model's own arithmetic; return
-    it and its model.
-    """
+    """Scale a point to keep margins ≥ 1 in the model's own arithmetic; return it and its model."""
     y = space.data.y
     satisfied = y * np.asarray(space.factor @ w) >= 1.0
     for _ in range(2):
@@ -373,9 +333,7 @@ def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
 def enlarged_covariance(
     space: FeatureSpace, w: Floats, V: Floats, allowance: float
 ) -> Floats | None:
-    """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance, margins and
-    variances at their worst ends; None if there is none.
-    """
+    """Return the least multiple of V, at least 1, with Σ s z ≤ allowance for certain, or None."""
     weight, geometry = space.data.weight, geometry_of(space)
     u = signed(space.data.y, space.scores(space.model_from_factor(w))).lower
 

@@ -45,8 +45,6 @@ LARGEST_ROW_REPAIR = 1e-6
 
 
 class ConicSDP(FormulationProblem):
-    """The semidefinite program; see :func:`conic_sdp`."""
-
     lam: cp.Parameter | None = None
     kappa: cp.Parameter | None = None
     w: cp.Expression
@@ -84,11 +82,10 @@ class ConicSDP(FormulationProblem):
         return statement.recover(*point, duals, float(lam) if usable(lam) else None)
 
     def model_at_variables(self) -> BinaryModel | None:
-        """The model of the present w and W, with their second moment.
+        """Return the model of the present w and W, with their second moment.
 
-        An interior-point method satisfies the cardinality row up to its tolerance only, where the
-        statement asks for it exactly. The covariance is multiplied by the smallest factor that
-        makes up for this, if that is at most 1 + :data:`LARGEST_ROW_REPAIR`; w stays as it is.
+        A factor of at most 1 + :data:`LARGEST_ROW_REPAIR` on the covariance meets the cardinality
+        row.
         """
         point = self._mean_and_covariance()
         if point is None:
@@ -106,7 +103,7 @@ class ConicSDP(FormulationProblem):
 
 
 class SemidefiniteRows(NamedTuple):
-    """Variables and constraints of the relaxation; see :func:`semidefinite_rows`."""
+    """Variables and constraints of the relaxation."""
 
     w: cp.Variable
     W: cp.Variable
@@ -117,11 +114,7 @@ class SemidefiniteRows(NamedTuple):
 
 
 def semidefinite_rows(L: Floats, y: Floats, *, form: str = "reduced") -> SemidefiniteRows:
-    r"""State the constraints of the relaxation for the rows of `L`, without objective and
-    cardinality row.
-
-    The relaxation minimises :math:`\mathrm{Tr}\,W + \lambda\sum_i s_i z_i` on them.
-    """
+    r"""State the rows on which :math:`\mathrm{Tr}\,W + \lambda\sum_i s_i z_i` is minimised."""
     n, r = L.shape
     w = cp.Variable(r, name="w_scaled")
     W = cp.Variable((r, r), symmetric=True, name="W_scaled")
@@ -151,18 +144,14 @@ def semidefinite_rows(L: Floats, y: Floats, *, form: str = "reduced") -> Semidef
 
 
 def scaled_factor(space: FeatureSpace) -> tuple[Floats, float]:
-    """Return the factor as a dense matrix of root mean square row norm 1, and what it was divided
-    by.
-    """
+    """Return the factor, dense with root mean square row norm 1, and its divisor."""
     L = space.factor.toarray() if sp.issparse(space.factor) else space.factor
     scale = float(np.sqrt(np.mean(row_norms(L) ** 2))) or 1.0
     return L / scale, scale
 
 
 def square_over(size: cp.Variable, bound: cp.Variable, over: cp.Expression) -> cp.Constraint:
-    """State one rotated second-order cone an entry: ``size² <= bound * over``, both factors
-    non-negative.
-    """
+    """State ``size² <= bound * over`` entrywise as rotated cones, both factors non-negative."""
     return cp.SOC(bound + over, cp.vstack([2 * size, bound - over]))
 
 
@@ -266,8 +255,6 @@ def _require_sdp_memory(shape: tuple[int, int]) -> None:
 
 
 class ConicFixedGammaProblem(FormulationProblem):
-    """The second-order cone program; see :func:`conic_fixed_gamma`."""
-
     lam: cp.Parameter
     w: cp.Expression
 
@@ -293,9 +280,7 @@ class ConicFixedGammaProblem(FormulationProblem):
 
 
 def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
-    r"""Return A with :math:`A'A = I - \sum_i\gamma_i x_i x_i'`, or raise a :class:`DataError` where
-    that is not semidefinite.
-    """
+    """Return A with A'A = I − Σ γ_i x_i x_i', or raise a :class:`DataError`."""
     values, vectors, error = statement.spectrum
     largest = float(values[-1])
     if largest <= 1.0 + error:

@@ -159,11 +159,7 @@ NEGLIGIBLE = 1e-290
 
 @quietly
 def conjugate(alpha: Any, gamma: Any, height: Any) -> Any:
-    r"""Return :math:`h^*(\alpha) = (\alpha_+^2/(4\gamma) - \lambda s)_+ + \alpha_-^2/(4\gamma)`;
-    for γ = 0 the indicator of α = 0.
-
-    Of plain arrays, or of bounded ones without an error.
-    """
+    r"""Return :math:`(\alpha_+^2/(4\gamma) - h)_+ + \alpha_-^2/(4\gamma)`, of exact numbers."""
     sign = parts_of(alpha)[0]
     quarter = where(sign == 0.0, np.zeros(sign.shape), alpha / (4.0 * gamma) * alpha)
     return where(sign > 0.0, positive_part(quarter - height), quarter)
@@ -186,18 +182,14 @@ class _Repaired(NamedTuple):
 
 
 def top_of(top: float, scale: float) -> float:
-    """Return a number that is at least an eigenvalue for scaled γ, which are products that were
-    rounded a few times.
-    """
+    """Return an upper bound on an eigenvalue for scaled γ, rounded at most SCALED times."""
     return float((exact(scale) * top * Bounded(1.0, roundings(SCALED))).upper)
 
 
 def dual_objective(
     gamma: Floats, alpha: Floats, L: Floats, y: Floats, *, lam: float, weight: Floats | float = 1.0
 ) -> float:
-    r"""Return :math:`D(\gamma, \alpha)`, −inf unless γ ≥ 0 and :math:`\sum_i\gamma_i x_i x_i' \prec
-    I`.
-    """
+    r"""Return :math:`D(\gamma, \alpha)`, −inf unless γ ≥ 0 and Σ γ_i x_i x_i' ≺ I."""
     Q = np.eye(L.shape[1]) - L.T @ (gamma[:, None] * L)
     try:
         factor = sl.cho_factor(Q)
@@ -219,23 +211,21 @@ class ConicDual(BinaryStatement):
 
     @property
     def factor(self) -> Any:
-        """Dense or sparse matrix `L`."""
         return self.space.factor
 
     def alpha_of(self, dual: Dual) -> Floats | None:
-        """α of a dual point, for the observations of positive weight; None if it has no α."""
+        """Return α for the observations of positive weight; None if a dual point has no α."""
         return self.entry(dual, "alpha") if "alpha" in dual else None
 
     def gamma_of(self, dual: Dual) -> Floats:
-        """γ of a dual point, for the observations of positive weight."""
         return self.entry(dual, "gamma")
 
     @abstractmethod
     def lam_of(self, dual: Dual) -> float:
-        """The weight of the losses that belongs to a dual point."""
+        """Return the weight of the losses that belongs to a dual point."""
 
     def dual_constant(self, lam: float) -> Bounded:
-        """The terms of the dual objective that do not depend on γ and α."""
+        """Return the terms of the dual objective that do not depend on γ and α."""
         return exact(0.0)
 
     def capped(self, alpha: Floats, gamma: Floats, lam: float) -> Floats:
@@ -246,7 +236,6 @@ class ConicDual(BinaryStatement):
 
     @cached_property
     def squared_row_norms(self) -> Floats:
-        """Squared norms of the rows of the factor."""
         return row_norms(self.factor) ** 2
 
     @cached_property
@@ -256,16 +245,13 @@ class ConicDual(BinaryStatement):
 
     @cached_property
     def _repaired(self) -> list[_Repaired]:
-        """The points that were repaired last."""
         return []
 
     def _known(self, dual: Dual) -> _Repaired | None:
-        """Return a point that was repaired, with its bound."""
         return next((known for known in self._repaired if same_point(known.point, dual)), None)
 
     @cached_property
     def _last_curvature(self) -> list[tuple[Floats, WeightedSpectrum]]:
-        """The γ whose spectrum was asked for last."""
         return []
 
     def _curvature(self, gamma: Floats) -> WeightedSpectrum:
@@ -283,9 +269,7 @@ class ConicDual(BinaryStatement):
         curvature: WeightedSpectrum,
         scale: float = 1.0,
     ) -> Bounded:
-        """D at multipliers, whose γ are those of the curvature times a number; −∞ where they are
-        not feasible.
-        """
+        """Return D for γ that are `scale` times the curvature's; −∞ where it is not feasible."""
         mu = (1.0 - exact(top_of(curvature.top, scale))).lower
         if not mu > 0 or (gamma < 0).any() or (alpha[gamma == 0] != 0).any():
             return NOTHING
@@ -299,11 +283,9 @@ class ConicDual(BinaryStatement):
         return found if math.isfinite(found.lower_end) else NOTHING
 
     def _alpha_by_newton(self, gamma: Floats, lam: float) -> Floats:
-        """Minimise q(w) = ‖w‖² + Σ L(u_i; γ_i) from w = 0 and return the α at the minimum.
+        """Return α at the minimum of q(w) = ‖w‖² + Σ L(u_i; γ_i), by Newton's method from w = 0.
 
-        Newton's method with a line search. :math:`h = L + γ(1-u)²` is smoothed at u = 1, with a
-        width that shrinks. Where the time of the call is up, the α are those of the point that was
-        reached.
+        :math:`h = L + γ(1-u)²` is smoothed at u = 1, with a width that shrinks.
         """
         rows, alpha = np.flatnonzero(gamma > 0), np.zeros(gamma.size)
         if rows.size == 0 or lam == 0:
@@ -325,19 +307,16 @@ class ConicDual(BinaryStatement):
         return alpha
 
     def gamma_upper_bound(self) -> Floats | float:
-        """Upper bound on a feasible γ; none by default."""
+        """Return the upper bound on a feasible γ."""
         return math.inf
 
     @quietly
     def repair(self, dual: Dual) -> Dual:
-        """Clip γ to its bounds, scale it so that λ_max(Σ γ_i x_i x_i') < 1 is proved, and choose
-        the α with the best bound.
+        """Clip γ, scale it until λ_max(Σ γ_i x_i x_i') < 1 is proved, and choose the best α.
 
         The candidates are γ at the distances :data:`INTERIORS` from the boundary, with α as passed
-        (scaled by the root of the same factor, which leaves α²/γ unchanged) and with the α of a
-        minimiser of q, unless `improve_alpha` is off and the former gives a bound; both also with α
-        so small that h* is 0, since where λ is large the rounding of h* would cost more than the
-        whole objective. A point that has been repaired stays as it is.
+        (times the root of the scale, which leaves α²/γ unchanged) and with that of a minimiser of
+        q; both also with h* = 0, whose rounding can exceed the objective for large λ.
         """
         if (known := self._known(dual)) is not None:
             return known.point
@@ -380,9 +359,7 @@ class ConicDual(BinaryStatement):
         return best.point
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −γ, of γ above its bound, of α where γ = 0, and of the violation that prevents
-        a proof of λ_max(Σ γ_i x_i x_i') < 1.
-        """
+        """Return the violation of γ's bounds, of α = 0 where γ = 0, or of a proof of λ_max < 1."""
         if self._known(dual) is not None:
             return 0.0
         gamma, alpha = self.gamma_of(dual), self.alpha_of(dual)
@@ -413,14 +390,11 @@ class ConicDual(BinaryStatement):
 
 
 def same_point(one: Dual, other: Dual) -> bool:
-    """Whether two points hold the same multipliers."""
     return set(one) == set(other) and all(np.array_equal(one[name], other[name]) for name in one)
 
 
 class _SmoothedLagrangian:
-    r"""The function q(w) up to a constant, with :math:`h = L + \gamma(1-u)^2` smoothed at u = 1, at
-    a point.
-    """
+    r"""q(w) up to a constant, with :math:`h = L + \gamma(1-u)^2` smoothed at u = 1, at a point."""
 
     def __init__(
         self, A: Floats, bend: Floats, slope: Floats, knee: Floats, stop: Callable[[], bool]
@@ -437,7 +411,7 @@ class _SmoothedLagrangian:
         self.width, self.solved = width, False
 
     def _first(self, shortfall: Floats) -> Floats:
-        """H' with respect to 1 − u."""
+        """Return h' with respect to 1 − u."""
         outside = np.minimum(shortfall, 0.0) + np.maximum(shortfall - self.knee, 0.0)
         first = 2.0 * self.bend * outside + self.slope * (
             1.0 + shortfall / np.hypot(shortfall, self.width)
@@ -445,17 +419,14 @@ class _SmoothedLagrangian:
         return np.asarray(first)
 
     def multipliers(self) -> Floats:
-        """Return α of the point."""
         return self._first(1.0 - self.A @ self.w)
 
     def examine(self, steps: int) -> bool | None:
-        """Whether the minimum was reached, or there is no time for another step."""
+        """Return whether the minimum is reached, or there is no time for another step."""
         return True if self.solved or steps >= 30 or self.stop() else None
 
     def direction(self) -> NewtonStep | None:
-        """Return Newton's step; None where the system is singular, or it promises less than
-        rounding.
-        """
+        """Return Newton's step; None for a singular system or a gain below rounding."""
         A, w, a = self.A, self.w, 1.0 - self.A @ self.w
         outside = np.minimum(a, 0.0) + np.maximum(a - self.knee, 0.0)
         root = np.hypot(a, self.width)
@@ -496,11 +467,9 @@ KAPPA_HIGHEST = 0.5
 
 @dataclass(frozen=True, eq=False)
 class ConicLoss(ConicDual):
-    """The statement of the relaxation bound to data.
+    """The statement of the relaxation; a model without a second moment has W = ww'.
 
-    A model without a :class:`~svmcvx.formulations.conic_loss.models.SecondMoment` is evaluated at
-    :math:`W = ww'`, where the objective is that of the 0-1 problem. Dual points hold ``"gamma"``,
-    optionally ``"alpha"``, and ``"lam"`` in the cardinality form.
+    Dual points hold ``"gamma"``, optionally ``"alpha"``, and ``"lam"`` in the cardinality form.
     """
 
     name: ClassVar[str] = "conic"
@@ -514,9 +483,7 @@ class ConicLoss(ConicDual):
 
     @property
     def allowance(self) -> float:
-        """κ Σ s_i, the weight that may have a margin below 1 in the cardinality form: the sum and
-        the product are rounded once.
-        """
+        """The weight κ Σ s_i of margins below 1, in which sum and product are rounded once."""
         return math.inf if self.kappa is None else self.kappa * self.space.data.total_weight
 
     def lam_of(self, dual: Dual) -> float:
@@ -538,9 +505,7 @@ class ConicLoss(ConicDual):
         return -exact(lam) * (self.kappa * self.space.data.bounded_weight)
 
     def _evaluate(self, model: BinaryModel, moment: SecondMoment | None) -> Evaluation:
-        """P at a model and a covariance, every term at its worst end; ``inf`` where Σ s z may
-        exceed κ Σ s.
-        """
+        """Return P with each term at its worst end; ``inf`` where Σ s z may exceed κ Σ s."""
         u, norm = self.margins_of(model), self.penalty(model)
         low, value = u.lower, u.value
         variance, trace = np.zeros(low.size), exact(0.0)
@@ -560,7 +525,6 @@ class ConicLoss(ConicDual):
         return Evaluation.at_most(high.upper_end, regulariser=regulariser, losses=missed)
 
     def _check_moment(self, moment: SecondMoment) -> None:
-        """Raise a :class:`DataError` unless a second moment is one of these data."""
         r, B = self.factor.shape[1], moment.coefficients
         if moment.V.shape[0] != r:
             raise DataError(
@@ -578,15 +542,11 @@ class ConicLoss(ConicDual):
         return self._evaluate(model, moment_of(model))
 
     def zero_one(self, model: BinaryModel) -> Evaluation:
-        """The objective of the 0-1 problem at a model; ``inf`` where too many observations are
-        below the margin.
-        """
+        """Return the 0-1 objective at a model; ``inf`` where too many margins are below 1."""
         return self._evaluate(model, None)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
-        """Return w = 0 without and, for rows that are the data, with the intercepts 1 and −1; γ = α
-        = 0, whose bound is 0.
-        """
+        """Return w = 0, for data rows with intercepts 1 and −1 too, and γ = α = 0 of bound 0."""
         zeros, duals = np.zeros(self.y.size), [self.trivial_dual()]
         if not self.space.factored:
             # The time limit has passed before there was a factor, in whose columns a second moment
@@ -612,9 +572,7 @@ class ConicLoss(ConicDual):
         return dual if self.kappa is None else {**dual, "lam": np.zeros(())}
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """The interval around the optimum of the 0-1 problem: the same bound, and the better of
-        model and rounding.
-        """
+        """Return the 0-1 problem's interval: the same bound, and the better model or rounding."""
         moment = moment_of(model)
         points = [model, *([] if moment is None or moment.rounded is None else [moment.rounded])]
         found = {"zero_one_upper": min(self.zero_one(point).upper_end for point in points)}
@@ -623,9 +581,7 @@ class ConicLoss(ConicDual):
         return found
 
     def repair(self, dual: Dual) -> Dual:
-        """As for any conic dual; in the cardinality form with the better of λ as passed and the
-        best λ for γ and α.
-        """
+        """Take the better of λ as passed and the best λ for γ and α in the cardinality form."""
         if self.kappa is None or self._known(dual) is not None:
             return super().repair(dual)
         repair, lams = super().repair, (self.lam_of(dual), self._best_lam(dual))
@@ -637,9 +593,7 @@ class ConicLoss(ConicDual):
         return self.trivial_dual()
 
     def _best_lam(self, dual: Dual) -> float:
-        """The λ ≥ 0 that maximises D − λκΣs for given γ and α: a quantile of α²/(4γs), weighted by
-        s.
-        """
+        """Return the λ ≥ 0 that maximises D − λκΣs: a quantile of α²/(4γs) with weights s."""
         gamma, alpha = self.gamma_of(dual), self.alpha_of(dual)
         if alpha is None:
             return self.lam_of(dual)
@@ -653,9 +607,7 @@ class ConicLoss(ConicDual):
         return lam if math.isfinite(lam) else 0.0
 
     def spread(self, model: Any) -> Mapping[str, Floats]:
-        """The covariance of the model: V in the columns of the data, or coefficients of the
-        observations and a ridge.
-        """
+        """Return V in the columns of the data, or coefficients of the observations and a ridge."""
         moment = None if model is None else moment_of(model)
         if moment is None:
             return {}
@@ -677,17 +629,12 @@ class ConicLoss(ConicDual):
         return super().explain(status)
 
     def model(self, w: Floats, V: Floats, rounded: BinaryModel | None = None) -> BinaryModel:
-        """Return the model of mean `w` and covariance ``VV'``, both in the columns of
-        ``space.factor``.
-        """
         return relaxed_model(self.space, w, V, rounded)
 
     def recover(
         self, w: Floats, V: Floats, duals: Sequence[Dual] = (), lam: float | None = None
     ) -> RecoveredPoints:
-        """Return models and dual points from an approximate solution of the relaxation, whoever
-        found it.
-        """
+        """Return models and dual points from an approximate solution of the relaxation."""
         return recover(
             self.space, w, V, duals, lam=self.lam, allowance=self.allowance, multiplier=lam
         )
@@ -695,11 +642,9 @@ class ConicLoss(ConicDual):
 
 @dataclass(frozen=True, eq=False)
 class ConicFixedGamma(ConicDual):
-    r"""The statement min :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)` for given γ, bound to
-    data.
+    r"""The statement min :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)` for given γ.
 
-    Dual points hold ``"alpha"`` and optionally ``"gamma"``: since L increases with γ, D at any
-    smaller γ is a bound too.
+    Dual points hold ``"alpha"``, optionally a smaller ``"gamma"``: L increases with γ.
     """
 
     name: ClassVar[str] = "conic_fixed_gamma"
@@ -743,9 +688,8 @@ class ConicFixedGamma(ConicDual):
     def minimiser_on_piece(self, w: Floats, near: float) -> Floats:
         r"""Return the minimiser of the quadratic piece of q that `w` lies on.
 
-        Margins within `near` of 1 are constrained to be 1, with multipliers μ. For the others the
-        loss is 0, λ, or :math:`2\sqrt{\lambda\gamma_i}(1-u_i) - \gamma_i(1-u_i)^2`, so that w and μ
-        solve a linear system.
+        Margins within `near` of 1 stay 1; the other losses are 0, λ, or
+        :math:`2\sqrt{\lambda\gamma_i}(1-u_i) - \gamma_i(1-u_i)^2`.
         """
         L = self.factor.toarray() if sp.issparse(self.factor) else self.factor
         rows = L * self.y[:, None]
@@ -772,15 +716,12 @@ class ConicFixedGamma(ConicDual):
 def conic_space(
     X: Any, y: Any, kernel: KernelLike, intercept: bool | str, sample_weight: Any, indefinite: str
 ) -> tuple[BinaryData, FeatureSpace]:
-    """Return the data and their feature space, with a penalised intercept or without one."""
     space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
     return space.data, space
 
 
 def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None, float | None]:
-    """Return λ and κ as numbers, one of them None, or raise a :class:`DataError` that names
-    `caller`.
-    """
+    """Return λ and κ as numbers, one of them None, or raise a DataError that names `caller`."""
     if (lam is None) == (kappa is None):
         given = "neither" if lam is None else "both"
         raise DataError(
@@ -795,9 +736,7 @@ def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None,
 
 
 def hard_margin_point(A: Floats) -> Floats:
-    """Return the point of least norm with margins of at least 1 on all signed rows, or raise a
-    :class:`DataError`.
-    """
+    """Return the least norm w with margins ≥ 1 on all signed rows, or raise a DataError."""
     found = least_norm(A, None)
     if found is None:
         raise DataError(

@@ -35,9 +35,7 @@ RELAXATION_ROWS, RELAXATION_COLUMNS = 200, 50
 
 
 class RelaxedPoint(NamedTuple):
-    """A point of the conic relaxation: normal, relaxed indicators, multipliers γ (not made
-    feasible), and λ.
-    """
+    """Normal, indicators, multipliers γ (not made feasible) and λ of the conic relaxation."""
 
     w: Floats
     z: Floats
@@ -102,9 +100,7 @@ def _balanced(G: Floats, weight: Floats, k: float, stop: Callable[[], bool]) -> 
 
 
 def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -> RelaxedPoint:
-    """Minimise P for one λ and rows of mean squared length 1 by L-BFGS, for smaller and smaller
-    ridges; γ is that of the point with the last one.
-    """
+    """Minimise P for one λ and rows of mean squared length 1 by L-BFGS with shrinking ridges."""
     r, height = G.shape[1], lam * weight
     # P is at most this at w = 0; the accuracy of L-BFGS is absolute for values below 1.
     unit = min(1.0, float(height.sum())) or 1.0
@@ -143,11 +139,7 @@ def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -
 def counting_pool(
     statement: CountingStatement, earlier: Floats | None, *, lam: float | None, k: float | None
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
-    """Return feasible points from all heuristics, and the point of the conic relaxation if it was
-    minimised.
-
-    `lam` and `k` are those of the 0-1 problem with the same losses, one of them None.
-    """
+    """Return points of all heuristics and of the relaxation, if minimised; `lam` or `k` is None."""
     deadline = current()
     began = deadline.seconds
     geometry = statement.geometry
@@ -175,9 +167,7 @@ def counting_pool(
 
 
 def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | None:
-    """Return the margins of the model or the solution that a user passes as incumbent; None for
-    None.
-    """
+    """Return the margins of a user's incumbent, a model or a solution; None for None."""
     if incumbent is None:
         return None
     model = getattr(incumbent, "model", incumbent)
@@ -190,9 +180,7 @@ def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | 
 
 
 def ramp_pool(counting: L0, earlier: Floats | None) -> tuple[Incumbent, ...]:
-    """Return feasible points: constant scores, hinge machines of what these give up, and those of
-    the counting heuristics.
-    """
+    """Return constant scores, hinge machines without what these give up, and the counting pool."""
     geometry, deadline = counting.geometry, current()
     starts, _ = counting_pool(counting, earlier, lam=2 * counting.C, k=None)
     sets = [np.zeros(counting.y.size, dtype=bool), starts[0].u < -1.0]

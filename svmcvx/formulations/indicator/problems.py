@@ -37,9 +37,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 def feasible_gamma(G: Floats, gamma: Floats | None) -> Floats:
-    r"""Return γ > 0 with :math:`I - \sum_i \gamma_i g_i g_i' \succ 0`: the one passed, scaled, with
-    a uniform one mixed in, so that none is zero.
-    """
+    r"""Return γ > 0 with :math:`I - \sum_i \gamma_i g_i g_i' \succ 0`: `gamma` scaled, mixed."""
 
     def scaled(part: Floats, least: float) -> Floats:
         return part / max(float(np.linalg.eigvalsh((G * part[:, None]).T @ G)[-1]), least)
@@ -71,9 +69,7 @@ def perspective_rows(
 
 
 def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
-    """Return the user's values of M, one for each observation of positive weight; None for "auto"
-    (and for None where that is allowed).
-    """
+    """Return the user's M per observation of positive weight; None for "auto" or allowed None."""
     if (isinstance(M, str) and M == "auto") or (M is None and optional):
         return None
     data = space.data
@@ -101,15 +97,12 @@ class DroppingProblem(FormulationProblem):
 
     @property
     def M(self) -> Floats | None:
-        """Values of M, indexed like the observations of positive weight; None in a perspective form
-        without them.
-        """
+        """Values of M of observations of positive weight; None in a perspective form without."""
         found: Floats | None = self.formulation.M
         return found
 
     @property
     def incumbent(self) -> Incumbent | None:
-        """The feasible point behind them."""
         found: Incumbent | None = self.formulation.incumbent
         return found
 
@@ -122,9 +115,7 @@ class DroppingProblem(FormulationProblem):
         return found
 
     def solver_point(self) -> tuple[Floats | None, float, Bools]:
-        """Return w, b and the kept set of a solver's point; without a point None, 0 and the
-        incumbent's set.
-        """
+        """Return w, b and the kept set of a solver, or None, 0 and the incumbent's set."""
         statement = self.formulation
         w, z = self.var_dict["w"].value, self.var_dict["z"].value
         b = self.var_dict["b"].value if "b" in self.var_dict else 0.0
@@ -148,22 +139,18 @@ class DroppingProblem(FormulationProblem):
         return values | self.start_of(point)
 
     def start_of(self, point: Incumbent) -> dict[str, Any]:
-        """Values of the other variables at a feasible point."""
+        """Return the values of the other variables at a feasible point."""
         raise NotImplementedError
 
 
 class CountingProblem(DroppingProblem):
-    """A problem that counts violated margins; see :func:`svmcvx.zero_one_mio` and
-    :func:`svmcvx.l0_mio`.
-    """
+    """A problem that counts violated margins."""
 
     gamma: Floats | None = None
     relaxed_duals: tuple[Dual, ...] = ()
 
     def recover(self) -> RecoveredPoints:
-        """The hard-margin solution of the kept observations, the solver's point, the incumbent; γ
-        of the relaxation.
-        """
+        """Return the kept set's machine, the solver's point, the incumbent; γ of the relaxation."""
         w, b, kept = self.solver_point()
         models = [
             *self.formulation.recovered_models(kept, w, b),
@@ -174,10 +161,7 @@ class CountingProblem(DroppingProblem):
     def model_at_variables(self) -> BinaryModel | None:
         """Return the model of the values of ``w`` and ``b``; None where they have none.
 
-        A solver meets the margins of 1 up to its tolerance, and a margin below 1 counts as a loss
-        however near it is. Where the lower ends of kept margins are short of it, the values of
-        ``w`` and ``b`` are first multiplied by the number next to 1 that repairs this, so that
-        model and variables are the same point.
+        Kept margins short of 1 by a tolerance are repaired in the model and in the variables.
         """
         w, b, kept = self.solver_point()
         if w is None:
@@ -219,9 +203,7 @@ Terms: TypeAlias = Callable[
 
 
 def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> cp.Expression:
-    """Return M as an expression: constant if explicit, else a parameter that follows the
-    hyper-parameter.
-    """
+    """Return M, as a parameter that follows the hyper-parameter unless it is explicit."""
     if statement.explicit is not None:
         return cp.Constant(statement.explicit)
     values = partial(_M_at, statement, parameter.name())
@@ -390,12 +372,8 @@ def zero_one_mio(
 
 
 class RampProblem(DroppingProblem):
-    """The ramp loss problem; see :func:`ramp_mio`."""
-
     def recover(self) -> RecoveredPoints:
-        """The hinge machine of the observations that are not dropped, the solver's own point, and
-        the incumbent.
-        """
+        """Return the hinge machine of the kept set, the solver's point, and the incumbent."""
         statement = self.formulation
         w, b, kept = self.solver_point()
         points = []
@@ -490,12 +468,12 @@ def ramp_mio(
 
 
 def _unit(C: float) -> float:
-    """The unit of a slack: Cξ where C is above 1."""
+    """Return the unit of a slack: Cξ where C is above 1."""
     return 1.0 / max(1.0, C)
 
 
 def _price(C: float) -> float:
-    """The price of a slack in its unit."""
+    """Return the price of a slack in its unit."""
     return min(1.0, C)
 
 

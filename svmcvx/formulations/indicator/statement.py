@@ -83,16 +83,13 @@ LARGEST_SHORTFALL = 1e-3
 
 @dataclass(frozen=True)
 class FactorError:
-    """Bounds on what the factor leaves out: of the squared length of each row, and of the distance
-    of the data from the rows.
-    """
+    """Bounds on the loss by the factor: of squared row lengths, and of distances from the data."""
 
     missing: Floats
     shift: Floats
 
     @classmethod
     def of(cls, space: FeatureSpace) -> Self:
-        """Return that of a feature space."""
         shift = zeros = np.zeros(space.data.n)
         if space.is_linear and space.centre.any():
             shift = roundings(1) * row_norms_above(space.X)
@@ -105,9 +102,7 @@ class FactorError:
             return cls(np.full(space.data.n, math.inf), shift)
 
     def counting(self, value: float, half: float) -> float:
-        """Return the lower bound with counted or ramp losses and the price `half` of a squared
-        norm.
-        """
+        """Return the lower bound with counted or ramp losses; `half` prices the squared norm."""
         if not 0.0 < value < math.inf:
             return value
         missing, shift = float(self.missing.max(initial=0.0)), float(self.shift.max(initial=0.0))
@@ -119,7 +114,7 @@ class FactorError:
         return max(bound.lower_end, 0.0)
 
     def ramp(self, value: float, price: Bounded) -> float:
-        """Return the lower bound with ramp losses of these prices, or of one price for all."""
+        """Return the lower bound with ramp losses of one price, or one per observation."""
         if not 0.0 < value < math.inf:
             return value
         bound, scaled = exact(value), self.counting(value, 0.5)
@@ -136,9 +131,7 @@ class FactorError:
 
 
 def _missing(space: FeatureSpace) -> Floats:
-    r"""Return bounds on the diagonal of :math:`E + \tau I`, which is positive semidefinite, for
-    what the factor leaves out of the Gram matrix, :math:`E = K - LL'`.
-    """
+    r"""Return the diagonal of a positive semidefinite :math:`E + \tau I`, :math:`E = K - LL'`."""
     L, rows = np.asarray(space.factor), np.arange(space.data.n)
     if space.is_linear:
         X, norms = space.X, exact(row_norms_above(space.X))
@@ -171,7 +164,7 @@ def _missing(space: FeatureSpace) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class IndicatorStatement(BinaryStatement):
-    """What the three share: a pool of feasible points, and the values of M that follow from it."""
+    """A statement with a pool of feasible points, and the values of M that follow from it."""
 
     # What an observation that is not dropped may be below margin 1.
     slack_allowed: ClassVar[float] = 0.0
@@ -197,7 +190,6 @@ class IndicatorStatement(BinaryStatement):
 
     @cached_property
     def geometry(self) -> SignedRows:
-        """Signed rows of the factor."""
         return SignedRows.of(self.space)
 
     @property
@@ -206,29 +198,21 @@ class IndicatorStatement(BinaryStatement):
         """The weight of the losses; that of the squared norm is :attr:`half`."""
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        """Objective of points with a squared norm and a loss (in weight), plain or bounded; ``inf``
-        where it is infeasible.
-        """
+        """Return the objective for squared norms and losses; ``inf`` where it is infeasible."""
         return self.half * norm + self.price * loss
 
     def _norm_left(self, value: float, weight: Floats) -> Floats:
-        """Bound on the squared norm of points no worse than `value` that drop some weight; negative
-        where there are none.
-        """
+        """Return the squared norm left to points below `value` that drop a weight; < 0 if none."""
         loss = max(self.slack_allowed, 1.0)
         return (value * (1 + WIDENING) - loss * self.price * weight) / self.half
 
     @abstractmethod
     def _value_above(self, u: Bounded, norm: Bounded, tie: float) -> tuple[float, float]:
-        """A number that is at least the objective, and the loss; margins that are short by `tie` at
-        most may be scaled to 1.
-        """
+        """Return upper bounds of objective and loss; margins short by `tie` may be scaled to 1."""
 
     @cached_property
     def valid_M(self) -> Floats | None:
-        """Values of M that cut off no optimum of the program, by the best point of the pool; None
-        without one.
-        """
+        """Values of M that keep all optima, by the best point of the pool; None without one."""
         least = min((self.value_of(point) for point in self.pool), default=math.inf)
         if not math.isfinite(least):
             return None
@@ -240,9 +224,7 @@ class IndicatorStatement(BinaryStatement):
         )
 
     def value_of(self, point: Incumbent) -> float:
-        """Return a number that is at least the objective of a point, or of its multiple that keeps
-        what it keeps to rounding.
-        """
+        """Return an upper bound on the objective of a point, or of a multiple within rounding."""
         error: Floats | float = 0.0
         if point.w.any():
             lengths = self._factor_lengths * norm_above(point.w) + abs(point.b)
@@ -256,7 +238,6 @@ class IndicatorStatement(BinaryStatement):
 
     @cached_property
     def incumbent(self) -> Incumbent | None:
-        """The best point of the pool at these hyper-parameters that the statement allows."""
         values = [
             (self.objective_value(point.norm, point.loss), point)
             for point in self.pool
@@ -267,15 +248,12 @@ class IndicatorStatement(BinaryStatement):
 
     @property
     def incumbent_value(self) -> float:
-        """Objective of the incumbent; ``inf`` without one."""
         point = self.incumbent
         return math.inf if point is None else self.objective_value(point.norm, point.loss)
 
     @property
     def M(self) -> Floats | None:
-        """The values of M in use; None if there are none, as where no mixed-integer program is
-        solved.
-        """
+        """The values of M in use; None without any, as where no program is solved."""
         if self.kind != "mixed-integer":
             return None
         return self.valid_M if self.explicit is None else self.explicit
@@ -291,9 +269,6 @@ class IndicatorStatement(BinaryStatement):
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Facts of the kernel, the incumbent's value, the range of M, and how many M are not known
-        to be valid.
-        """
         facts = dict(self.space.facts)
         if self.incumbent is not None:
             facts["incumbent"] = self.incumbent_value
@@ -314,23 +289,14 @@ class IndicatorStatement(BinaryStatement):
         }
 
     def _below_explicit_M(self, u: Floats, rounding: Floats) -> bool:
-        """Whether a margin violates an explicit M that belongs to the statement, by more than twice
-        its rounding.
-
-        Where such an M binds at the answer, no model in floating point meets it exactly: it is met
-        to rounding.
-        """
+        """Return whether a margin violates an unproved explicit M by over twice its rounding."""
         if self.explicit is None or not self.unproved.any():
             return False
         low = 1.0 - self.explicit - 2 * rounding - roundings(10) * (1.0 + self.explicit)
         return bool((u < np.minimum(low, 1.0 - self.slack_allowed))[self.unproved].any())
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """The objective at a model, each loss at the worst end of what rounding leaves open.
-
-        Where margins are counted, its upper end is that of the model divided by its smallest kept
-        margin, which is 1 or short of it by rounding, and by at most :data:`LARGEST_SHORTFALL`.
-        """
+        """Return the objective with each loss at the worst end of its rounding."""
         u, norm = self.margins_of(model), self.penalty(model)
         if not np.isfinite(u.lower).all():
             return Evaluation(math.nan, 0.0)
@@ -345,21 +311,16 @@ class IndicatorStatement(BinaryStatement):
 
     @cached_property
     def factor_error(self) -> FactorError:
-        """What the factor, and with it a search, leaves out of the data or the kernel."""
         return FactorError.of(self.space)
 
     @property
     def rows_are_exact(self) -> bool:
-        """Whether what is impossible with the rows of the factor is impossible with the features
-        themselves: nothing is missing or rounded.
-        """
+        """Whether the factor misses and rounds nothing, so that its infeasibility is the data's."""
         return not (self.factor_error.missing.any() or self.factor_error.shift.any())
 
     @abstractmethod
     def bound_of_search(self, value: float) -> float:
-        """Return the lower bound that follows from one on the problem that has the factor for its
-        data.
-        """
+        """Return the lower bound that follows from one on the problem of the factor's rows."""
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         w = np.zeros(self.y.size)
@@ -367,9 +328,7 @@ class IndicatorStatement(BinaryStatement):
         return [self.space.model(w, bias) for bias in biases], [{}]
 
     def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:
-        """With explicit M not known to be valid: ``"binding_M"``, the number of them that bind at
-        the model.
-        """
+        """Return ``"binding_M"``, the number of unproved M that bind at the model."""
         if self.explicit is None or not self.unproved.any():
             return {}
         u = self.margins_of(model).value
@@ -391,9 +350,7 @@ class IndicatorStatement(BinaryStatement):
         return super().explain(status)
 
     def recovered_models(self, kept: Bools, w: Any, b: float) -> list[BinaryModel]:
-        """Return the hard-margin solution of a kept set, (w, b) scaled until the kept margins are
-        1, and the best under explicit M.
-        """
+        """Return the machine of a kept set, (w, b) scaled to it, and the best under explicit M."""
         models: list[BinaryModel] = []
         found = self.geometry.refit(kept)
         if found is not None:
@@ -405,15 +362,12 @@ class IndicatorStatement(BinaryStatement):
         return [*models, *self.restricted_models(kept, None)]
 
     def incumbent_models(self) -> list[BinaryModel]:
-        """Return the model of the incumbent, if there is one."""
         if self.incumbent is None:
             return []
         return [self.model_at(self.incumbent.w, self.incumbent.b)]
 
     def restricted_models(self, kept: Bools, C: float | None) -> list[BinaryModel]:
-        """Return the best model that drops a set under explicit rows u ≥ 1 − M, if these belong to
-        the statement.
-        """
+        """Return the best model of a kept set under unproved explicit M, if there are any."""
         if self.explicit is None or not self.unproved.any():
             return []
         M = np.where(self.unproved, self.explicit, np.inf)
@@ -426,7 +380,7 @@ class IndicatorStatement(BinaryStatement):
         return self.space.model_from_factor(w, b, u <= 1.0 + LARGEST_SHORTFALL)
 
     def _scaled(self, v: Floats, b: float, kept: Bools) -> BinaryModel:
-        """The model with coefficients `v`, scaled until the smallest kept margin is 1."""
+        """Return the model with coefficients `v`, scaled until the smallest kept margin is 1."""
         if not v.any():
             return self.space.model(v, b)
         f, y = self.space.point(v).scores.value, self.y
@@ -441,9 +395,7 @@ class IndicatorStatement(BinaryStatement):
         return self._kept_by(self.space.model(v / scale, b / scale), kept)
 
     def _kept_by(self, model: BinaryModel, kept: Bools) -> BinaryModel:
-        """Return the model scaled until the lower ends of its kept margins are 1, where that is a
-        small step.
-        """
+        """Return the model with lower ends of kept margins at 1, where a small step does that."""
         name = "dual_coef" if isinstance(model, KernelModel) else "coef"
         for attempt in range(3):
             divisor = self.divisor(model, kept, attempt)
@@ -454,9 +406,7 @@ class IndicatorStatement(BinaryStatement):
         return model
 
     def divisor(self, model: BinaryModel, kept: Bools, attempt: int) -> float | None:
-        """Return a number that brings the lower ends of kept margins to 1 if a model is divided by
-        it, None where they are, or where no small step does.
-        """
+        """Return a divisor that takes kept margins to 1; None for none or too large a step."""
         lowest = float(self.margins_of(model).lower[kept].min(initial=1.0))
         # An error as large as that would grow with the model.
         if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
@@ -477,9 +427,7 @@ class CountingStatement(IndicatorStatement):
     """Violated margins are counted: 0-1 loss and l0-norm hinge."""
 
     def _above(self, norm: Bounded, dropped: Bools) -> float:
-        """A number that is at least the objective of a point with this squared norm that keeps all
-        but these.
-        """
+        """Return an upper bound on the objective with this squared norm and dropped set."""
         return float(self.objective_value(norm, self.dropped_weight(dropped)).upper)
 
     @cached_property
@@ -487,7 +435,6 @@ class CountingStatement(IndicatorStatement):
         return bool((self.weight == 1.0).all())
 
     def dropped_weight(self, dropped: Bools) -> Bounded:
-        """Return the weight of these observations."""
         if self._weights_are_one:
             return exact(float(np.count_nonzero(dropped)))
         found: Bounded = total(exact(self.weight[dropped]))
@@ -589,9 +536,7 @@ class ZeroOne(CountingStatement):
 
     @cached_property
     def is_inseparable(self) -> bool:
-        """Whether no model drops weight k only, since observations with equal features and other
-        labels, whose scores are equal for any kernel, weigh more.
-        """
+        """Whether equal features of both labels force every model to drop more weight than k."""
         if self.k is None:
             return False
         X = self.space.data.X
@@ -611,9 +556,6 @@ class ZeroOne(CountingStatement):
         return self.relaxed.evaluate_dual(dual) if dual else super().evaluate_dual(dual)
 
     def explain(self, status: str) -> str:
-        """Infeasible: the data cannot be separated by dropping so little. Stopped, or hidden by
-        rounding: it is not known whether they can.
-        """
         if self.k is None:
             return super().explain(status)
         none = f"no point that drops observations of total weight at most {self.k:g} was found"
@@ -663,19 +605,12 @@ class Ramp(IndicatorStatement):
         return high, float(total(self.weight * ramp(u.value)))
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
-        """Those of the hinge machine of the observations that are not dropped; without an end where
-        these are of one class.
-        """
+        """Return those of the hinge machine of the kept observations, unbounded for one class."""
         lower, upper = self._optimal_moves(self.margins_of(model).value)
         return OptimalIntercepts(model.intercept + lower, model.intercept + upper)
 
     def _optimal_moves(self, u: Floats) -> tuple[float, float]:
-        """Return the ends of the interval of moves of b, from these margins, to what is optimal
-        with the same w.
-
-        An observation with u ≤ −1 is dropped. Where (w, b) is optimal the others have at least the
-        margin −1 on all of the interval: below it the ramp loss would be less than the hinge loss.
-        """
+        """Return the ends of the optimal moves of b from margins u, where u ≤ −1 is dropped."""
         f, kept = self.y * u, u > -1.0 + ON_MARGIN
         signs = np.unique(self.y[kept])
         if signs.size == 2:
@@ -686,9 +621,7 @@ class Ramp(IndicatorStatement):
         return (end, math.inf) if signs[0] > 0 else (-math.inf, end)
 
     def model_in_the_middle(self, w: Floats, b: float) -> BinaryModel:
-        """Return the model of w with the middle of the optimal intercepts, or their only end; of
-        (w, b) under explicit M.
-        """
+        """Return the model with the middle of the optimal intercepts; (w, b) under explicit M."""
         if not self.unproved.any():
             moves = self._optimal_moves(self.geometry.margins(w, b))
             finite = [move for move in moves if math.isfinite(move)]
@@ -696,9 +629,7 @@ class Ramp(IndicatorStatement):
         return self.model_at(w, b)
 
     def incumbent_models(self) -> list[BinaryModel]:
-        """Return the model of the incumbent, and it with margins of 1 in spite of their rounding,
-        whose loss a large C magnifies.
-        """
+        """Return the incumbent, also with margins of 1 made exact: a large C magnifies rounding."""
         if self.incumbent is None:
             return []
         model = self.model_in_the_middle(self.incumbent.w, self.incumbent.b)
@@ -744,9 +675,7 @@ class L0(CountingStatement):
         return self.C
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
-        """One alone, which observations of both classes on the margin fix; of w = 0 a half-line.
-        None for a local minimum.
-        """
+        """Return b, which both classes fix; a half-line at w = 0; None for a local minimum."""
         b = model.intercept
         if self.kind == "local":
             return None
@@ -755,9 +684,7 @@ class L0(CountingStatement):
         return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
 
     def dual_violation(self, dual: Dual) -> float:
-        """0 without multipliers, and for finite ones of a local certificate, whose quality is in
-        the residuals.
-        """
+        """Return 0 for none and for finite multipliers of a local certificate, else ``inf``."""
         if not dual:
             return 0.0
         local = self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all()
@@ -802,11 +729,10 @@ class L0(CountingStatement):
         return {**found, **residuals, "stationarity": max(residuals.values()), "tau": tau}
 
     def step(self, u: Floats, mu: Floats) -> float:
-        r"""Return a step at which the proximal equation holds for a local minimiser with u = 1 − y
-        f and multipliers μ.
+        r"""Return half of the largest τ at which the proximal equation holds for u = 1 − y f and μ.
 
         The prox must keep each violated u_i, :math:`u_i > \sqrt{2\tau C s_i}`, and zero each
-        supporting one, :math:`-\tau\mu_i \le \sqrt{2\tau C s_i}`; half of the largest such step.
+        supporting one, :math:`-\tau\mu_i \le \sqrt{2\tau C s_i}`.
         """
         price = 2 * self.C * self.weight
         off = u > 1e-8 * max(1.0, float(np.abs(u).max()))
@@ -817,9 +743,7 @@ class L0(CountingStatement):
         return 0.5 * largest if math.isfinite(largest) else 1.0
 
     def polish(self, kept: NDArray[np.bool_]) -> RecoveredPoints:
-        """Return the hard-margin machine of a set of observations and its multipliers, a local
-        minimiser.
-        """
+        """Return the hard-margin machine of a set and its multipliers, a local minimiser."""
         kept = np.asarray(kept, dtype=bool)
         found = self.geometry.refit(kept)
         if found is None:
@@ -829,9 +753,7 @@ class L0(CountingStatement):
     def restricted_points(
         self, alpha: Floats, b: float, kept: NDArray[np.bool_]
     ) -> RecoveredPoints:
-        """Return the model and the multipliers μ = −α of the hard-margin machine (α, b) of a set of
-        observations.
-        """
+        """Return the model and multipliers μ = −α of the hard-margin machine (α, b) of a set."""
         return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
 
 
@@ -886,9 +808,7 @@ def l0_statement(
 
 
 def check_total_price(price: float, weight: Floats, name: str) -> None:
-    """Raise a :class:`DataError` unless four times the price of all observations is a number, with
-    room for squares of its root.
-    """
+    """Raise a :class:`DataError` unless four times the price of all observations is ≤ 1e300."""
     with np.errstate(over="ignore"):
         total = 4.0 * price * float(weight.sum())
     if not total <= 1e300:
