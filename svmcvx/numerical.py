@@ -20,6 +20,11 @@ EVALUATIONS = 40
 INSIDE = 0.05
 
 
+def estimated_rounding(terms: int) -> float:
+    """Return the estimated relative error (4 + √terms) ε of a sum of `terms` products."""
+    return float(np.finfo(np.float64).eps) * (4.0 + math.sqrt(terms))
+
+
 def line_search(derivative: Callable[[float], float], start: float) -> float:
     """Return a step near which the derivative of a convex function along a line vanishes."""
     low, low_slope, high, high_slope = 0.0, start, math.inf, math.inf

@@ -81,8 +81,7 @@ def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
     return values
 
 
-# Attributes of fitted estimators: those of all, with the two readings of the model in place of
-# {model}.
+# Attributes of fitted estimators: the shared ones, with two readings of the model for {model}.
 ATTRIBUTES = """classes_ : ndarray of shape (c,)
     solution_ : Solution
         Model, certificate, attempts, timings.
@@ -602,8 +601,7 @@ def _linear(coef: Any, intercept: Any, classes: NDArray[Any]) -> LinearSVC:
 def _svc(model: KernelModel) -> SVC:
     vectors: Any = model.vectors
     vectors = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
-    # libsvm holds the support vectors class by class, and counts the first class as the positive
-    # one.
+    # libsvm orders support vectors by class, and counts the first class as the positive one.
     order = np.argsort(model.dual_coef > 0, kind="stable")
     vectors, v = np.ascontiguousarray(vectors[order], dtype=np.float64), model.dual_coef[order]
     kernel: Any = model.kernel

@@ -322,8 +322,7 @@ def _certify_pair(
         )
     coefficients = v[data.index]
     sizes = np.abs(coefficients)
-    # The largest multiplier of a NuSVC is at its bound 1/ρ, or there is no loss, and any larger
-    # bound has the same solution.
+    # The largest multiplier of a NuSVC is at its bound 1/ρ, or any larger bound is equivalent.
     C = float(svc.C) if isinstance(svc, SVC) else float((sizes / data.weight).max())
     wrong = (coefficients * data.y < 0) | (sizes > C * data.weight * (1.0 + 1e-6))
     if wrong.any() or np.count_nonzero(coefficients) < np.count_nonzero(v):

@@ -34,8 +34,7 @@ __all__ = [
     "zero_one",
 ]
 
-# Imported at their first use, each with its own compiled code. No folder here has the name of a
-# function.
+# Imported at their first use, with their compiled code. No folder has a function's name.
 _MODULES = {
     entry.fast.name: entry.fast.module for entry in CATALOGUE.values() if entry.fast is not None
 }

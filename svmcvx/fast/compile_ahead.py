@@ -50,8 +50,7 @@ def _calls() -> dict[str, list[Call]]:
     sparse = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
     wide = sp.csr_array(sp.random_array((40, 3000), density=0.02, rng=rng))
     forms = (("dense", X), ("sparse", sparse))
-    # The soft margins and relaxations that zero_one starts from are of the linear list, which is
-    # compiled meanwhile.
+    # The starts of zero_one belong to the linear list, which is compiled meanwhile.
     branch: list[Call] = [
         ("ramp", partial(ramp, X, y, C=1.0)),
         ("zero_one", partial(zero_one, X, y, lam=1.0)),

@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.heuristics.machines import soft_margin_scores
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never, violated
 from svmcvx.kernels import row_norms
+from svmcvx.numerical import estimated_rounding
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -152,7 +152,7 @@ def round_relaxation(
     def objective(norm: float, missed: float) -> float:
         if lam is not None:
             return norm + lam * missed
-        return norm if missed <= (k or 0.0) * (1.0 + _sum_error(z.size)) else math.inf
+        return norm if missed <= (k or 0.0) * (1.0 + estimated_rounding(z.size)) else math.inf
 
     u = geometry.margins(np.asarray(w, dtype=np.float64), 0.0)
     by_indicators = np.empty(u.size)
@@ -164,11 +164,6 @@ def round_relaxation(
     # Margins of 1 exceed 1 by more than the rounding error of the products.
     longest = float(row_norms(geometry.G).max(initial=0.0))
     size = longest * float(np.linalg.norm(found.w))
-    point = found.w * (1.0 + 4.0 * _sum_error(found.w.size) * max(1.0, size))
+    point = found.w * (1.0 + 4.0 * estimated_rounding(found.w.size) * max(1.0, size))
     missed = math.fsum(geometry.weight[geometry.margins(point, 0.0) < 1.0].tolist())
     return point, objective(float(point @ point), missed)
-
-
-def _sum_error(terms: int) -> float:
-    """Typical relative error of a sum of products; the checker uses larger, proved bounds."""
-    return EPS * (4.0 + math.sqrt(terms))

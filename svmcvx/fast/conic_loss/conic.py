@@ -136,8 +136,7 @@ def _hard_margin(statement: ConicLoss) -> Floats:
             hard_margin_point(A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))]))
             / scale
         )
-    # Relative excess of the weight lost on rows of zeros over the allowance that is taken to be
-    # rounding.
+    # Relative excess of the weight lost on rows of zeros that is taken to be rounding.
     found = (
         least_norm(A, None)
         if float(statement.weight[~rows].sum()) <= (1.0 + 1e-12) * statement.allowance
@@ -167,8 +166,7 @@ def begin(
         total = float(data.weight.sum())
         lam = FIRST_LAM / (mean * max(statement.allowance, 1e-3 * total))
         if hard_margin:
-            # Any single margin below 1 has to cost more than the whole squared norm of the hard
-            # margin.
+            # One margin below 1 has to cost more than the squared norm of the hard margin.
             lam = max(lam, FIRST_LAM * float(np.vdot(U, U)) / float(data.weight.min()))
         lam = min(max(lam, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
     problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method)
@@ -301,8 +299,7 @@ def conic(
     warm_start = earlier_solution(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if kappa is not None and not space.factored:
-            # No point of this form is known without the factor, which is computed whatever the
-            # limit.
+            # Points of this form need the factor, which is computed whatever the limit.
             _ = space.factor
 
         def solve(start: Solution | None) -> Found:
@@ -449,8 +446,7 @@ def _recovered(
         if math.isfinite(value):
             best, rounded = rounded_point(space, best)
             models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
-    # A kernel model needs the solution of a linear system, so that it is computed only for the best
-    # point.
+    # A kernel model takes a linear system: it is computed for the best point only.
     if not search.fixed_lam:
         values = [_trace(point) for point in points]
     models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))

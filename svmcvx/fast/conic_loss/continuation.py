@@ -24,7 +24,6 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.linear.newton import estimated_rounding
 from svmcvx.formulations.conic_loss.models import (
     objective,
     relaxed_indicator,
@@ -34,17 +33,15 @@ from svmcvx.formulations.conic_loss.models import (
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.heuristics.signed_rows import least_norm
 from svmcvx.kernels import row_norms
-from svmcvx.numerical import conjugate_gradients
+from svmcvx.numerical import conjugate_gradients, estimated_rounding
 from svmcvx.solution import Status
 
 Floats: TypeAlias = NDArray[np.float64]
 
 SYSTEMS = ("auto", "direct", "conjugate")
-# Returns the solution of a regularised Newton system for a right-hand side of the shape of U, or
-# None.
+# Solves a regularised Newton system for a right-hand side of the shape of U; None on failure.
 Solve: TypeAlias = Callable[[Floats], Floats | None]
-# Regularisation of Newton's systems, in units of a majoriser of the Hessian: the initial and the
-# least value.
+# Initial and least regularisation of Newton's systems, in units of the Hessian's majoriser.
 FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-13
 
@@ -89,8 +86,7 @@ class LowRankRelaxation:
         self, L: Any, y: Floats, weight: Floats, *, lam: float, U: Floats, system: str = "auto"
     ) -> None:
         self.L, self.y, self.weight = L, y, weight
-        # Unknowns up to which Newton's systems are formed and factored; beyond, conjugate
-        # gradients.
+        # Unknowns up to which Newton's systems are factored; beyond, conjugate gradients.
         self.largest_system = {"auto": 1500, "direct": math.inf, "conjugate": 0}[system]
         self.squared_norms = row_norms(L) ** 2
         self.U, self.lam, self.ridge = U, lam, 0.0
@@ -502,8 +498,7 @@ class Continuation:
             rival = sides.pop(not over, None)
             behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
             if rival is not None and behind < -room:
-                # Descent has not ended at the minimum for this λ; the other end of the bracket may
-                # be wrong too.
+                # Descent has not reached the minimum for this λ; the other end may be wrong too.
                 problem.U = rival.U
                 low, high = (low, math.inf) if not over else (0.0, high)
                 continue
@@ -513,16 +508,14 @@ class Continuation:
                 share = (self.allowance - here.indicator_sum) / (
                     rival.indicator_sum - here.indicator_sum
                 )
-                # Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous
-                # there.
+                # Relative width of a closed bracket of λ: Σ s z is discontinuous there.
                 if share * behind <= room or high <= low * (1.0 + 1e-10):
                     # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
                     return None
             previous, error = error, abs(here.indicator_sum / self.allowance - 1.0)
-            # If the error of the cardinality row is more than this share of the previous one,
-            # Newton's method for λ ends.
+            # Newton's method for λ ends if the row's error exceeds this share of the last one.
             self._change_lam(
                 here, rival if error > 0.5 * previous else None, low, high, descent.solve
             )
@@ -708,8 +701,7 @@ class Continuation:
         low, high = 1.0, 1.0
         while not within_allowance(high):
             low, high = high, 4.0 * high * high
-            # Steps of the bisection that makes a point satisfy the cardinality row, and its largest
-            # factor.
+            # Bisection steps until a point satisfies the cardinality row, and its largest factor.
             if high > 1e200:
                 return math.inf
         for _ in range(60 if high > 1.0 else 0):
@@ -736,7 +728,6 @@ def leading_directions(V: Floats) -> Floats:
     if V.shape[1] == 0:
         return V
     basis, sizes, _ = np.linalg.svd(V, full_matrices=False)
-    # Largest number of directions of the covariance of a warm start that are used, and their least
-    # share of the eigenvalues.
+    # Most directions of a warm start's covariance, and their least share of the eigenvalues.
     leading = np.flatnonzero(sizes[:8] ** 2 > 1e-3 * sizes[0] ** 2)
     return np.asarray(basis[:, leading] * sizes[leading])

@@ -186,8 +186,7 @@ def monitored(
 ) -> Iterator[Monitor]:
     """Yield a :class:`Monitor` of checked arguments; Ctrl-C is deferred inside the block."""
     deadline = current()
-    # Like the preparation the certificate makes passes over the data, or the kernel matrix, and
-    # about twice as many.
+    # The certificate passes over the data, or kernel matrix, twice as often as preparation.
     reserved = (
         min(2.0 * deadline.seconds, MOST_RESERVED * deadline.remaining)
         if math.isfinite(deadline.end)
@@ -332,8 +331,7 @@ def conclude(
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
     if certificate.upper == math.inf and certificate.kind == "enumeration":
-        # Rounding hides whether any of the points is feasible; a convex problem still has a lower
-        # end.
+        # Rounding hides the feasibility of the points; a convex problem still has a lower end.
         raise SolverFailed(f"{solver}: {statement.explain(str(Status.NUMERICAL))}", [attempt])
     said, status = status, Status(status_of(certificate, monitor.tol, status))
     if said is Status.OPTIMAL and status is Status.INACCURATE:

@@ -227,8 +227,7 @@ def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
     """Return the exactly symmetric kernel of a working set from stored, rounded rows."""
     q = slots.size
     Q = np.empty((q, q))
-    # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far
-    # apart.
+    # Read the lower triangle only, row by row: the cost is access to distant memory.
     for a in range(q):
         row = rows[slots[a]]
         for b in range(a + 1):
@@ -256,8 +255,7 @@ def add_rows(f: Floats, rows: NDArray[Any], slots: Indices, change: Floats) -> N
             f[k] += wa * ra[k]
 
 
-# Calls a function with the number of a worker and the number of workers; it does the tasks worker,
-# worker + workers, …
+# Calls a function with (worker, workers); it does the tasks worker, worker + workers, …
 Share: TypeAlias = Callable[[Callable[[int, int], None]], None]
 
 
@@ -303,8 +301,7 @@ class PartialFactor:
             pivot = int(self.residual.argmax())
             column = np.asarray(self.column(np.array([pivot]))[0], dtype=np.float64)
             row = (column - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
-            # The factor is exact in the rows of earlier pivots: other values than zero are rounding
-            # error there.
+            # The factor is exact in the rows of earlier pivots: other values are rounding.
             row[self.pivots] = 0.0
             self.residual = np.maximum(self.residual - row**2, 0.0)
             self.residual[pivot] = 0.0

@@ -567,7 +567,6 @@ class _ZeroOneRun(_Run):
                 break
         found, search.objective_cap = search.best is not None, math.inf
         if found:
-            # Whatever is below the value of the first point, too, may have been excluded on the
-            # way.
+            # Points below the value of the first one, too, may have been excluded.
             return status if status is Status.OPTIMAL else None
         return search.report(search.proved) or Status.NUMERICAL

@@ -54,8 +54,7 @@ OF_ROWS = frozenset(
 )
 # Ends after which no further pass is made for the bias.
 STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED)
-# Accuracy to which the sample is solved, relative to its own objective, and Newton steps for it at
-# most.
+# Relative accuracy to which the sample is solved, and the most Newton steps for it.
 SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 200
 # All rows are at least this many times the sample.
 WORTH_SAMPLING = 2.0
@@ -177,8 +176,7 @@ def solve_in_blocks(
                 space, loss, monitor, start=start, settings=settings
             )
             if status is Status.INACCURATE:
-                # Nothing of it may be left for the certificate to notice: w = 0 is evaluated
-                # without the rows.
+                # The certificate may not notice a change: w = 0 is evaluated without the rows.
                 space.require_same()
             options = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
             alpha, b = multipliers["alpha"], point.b

@@ -159,10 +159,6 @@ def flat_one(loss, z, a, c, sigma):
     return (low + 1.0 / sigma, math.inf) if loss.kind == HINGE and z > low else (-math.inf, low)
 
 
-# numba infers the types.
-# mypy: allow-untyped-defs
-
-
 # Sums may be taken in any order; NaN and infinity stay what they are.
 ANY_ORDER = {"reassoc", "nsz", "contract"}
 

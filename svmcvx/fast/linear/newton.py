@@ -58,7 +58,13 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
 from svmcvx.kernels.gram_cache import CachedKernel
 from svmcvx.model import LinearModel
-from svmcvx.numerical import NewtonStep, bordered_solution, conjugate_gradients, newton
+from svmcvx.numerical import (
+    NewtonStep,
+    bordered_solution,
+    conjugate_gradients,
+    estimated_rounding,
+    newton,
+)
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
@@ -127,8 +133,7 @@ class _Descent:
         # best of the gap and of the lower bound.
         self.steps, self.improved, self.idle = 0, 0, 0
         self.smallest, self.proved = math.inf, 0.0
-        # The decrease that the last step promised, and the first norm of the gradient of a
-        # subproblem.
+        # The decrease of the last step's model, and a subproblem's first gradient norm.
         self.promised = self.first = math.inf
 
     def _set_multipliers(self) -> None:
@@ -162,12 +167,10 @@ class _Descent:
         status = monitor.report(steps, judged.lower, judged.upper)
         gap = judged.upper - judged.lower
         part = 0.5 * float(self.gradient @ self.gradient)
-        # The gap of a kernel expansion far from the optimum is much larger than the decrease of one
-        # step.
+        # The gap of a kernel expansion far from the optimum far exceeds one step's decrease.
         terms = abs(sums.smooth) + sums.size + (0.0 if m.kernel_expansion else abs(gap))
         negligible = self.promised <= 4.0 * EPS * terms
-        # The other part of the gap is loss + conjugate − product at (z, α): it decreases only if σ
-        # grows.
+        # The other part, loss + conjugate − product at (z, α), decreases only if σ grows.
         grow_sigma = False
         if not m.smooth:
             left = sums.loss + sums.conjugate - sums.product
@@ -185,8 +188,7 @@ class _Descent:
 
     def _exhausted(self, idle: bool) -> bool:
         """Whether too many steps made no progress; `idle` steps are expected to make none."""
-        # If the lower bound is small relative to the upper one, the relative gap does not show that
-        # it grows.
+        # The relative gap does not show the growth of a relatively small lower bound.
         lower = self.bounds.best.lower
         if self.monitor.gap < 0.999 * self.smallest or lower > 2.0 * self.proved:
             self.smallest, self.idle, self.improved = self.monitor.gap, 0, self.steps
@@ -249,8 +251,7 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
         # The loss of the lower bound is about as large.
         if abs(balance) <= 1e-13 * size:
             if curvature == 0:
-                # Any bias of an interval is optimal; its middle leaves the most room for the next
-                # step in w.
+                # Any bias of an interval is optimal; its middle leaves most room for a step in w.
                 left, right = rows.flat_ends(b, sigma)
                 middle = 0.5 * (left + right)
                 b += middle if math.isfinite(middle) else 0.0
@@ -316,11 +317,6 @@ class LinearNewtonSettings:
     largest_sigma: float = 1e12
     patience: int = 15
     longest_idle: int = 200
-
-
-def estimated_rounding(terms: int) -> float:
-    """Return the estimated relative error (4 + √terms) ε of a sum of `terms` products."""
-    return EPS * (4.0 + math.sqrt(terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -473,8 +469,7 @@ class LinearBounds:
             + abs(linear)
             + variance
         )
-        # Scaling the multipliers of one class down to balance costs at most the imbalance times the
-        # scores around it.
+        # Scaling one class's multipliers to balance costs at most the imbalance times scores.
         unbalanced = 0.0
         if problem.bias:
             unbalanced = abs(response.balance) * (
@@ -563,8 +558,7 @@ class Margins:
         self.alpha, self.slope = np.zeros(n), np.zeros(n)
         self.best_alpha = self.expansion = self.alpha
         self.f = self.df = self.alpha
-        # The mean margin with which the multipliers were set, and the multipliers of the variance
-        # of the best lower bound.
+        # The mean margin of the multipliers, and the variance's multipliers of the best bound.
         self.mean_margin = 0.0
         self.best_tau = self.alpha
 

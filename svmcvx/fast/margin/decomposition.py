@@ -41,8 +41,7 @@ from svmcvx.system import clock
 from svmcvx.system.memory import columns_in
 
 Floats: TypeAlias = NDArray[np.float64]
-# Lower and upper bound of the optimum from multipliers and their scores; None if the dual is
-# unbounded.
+# Lower and upper bound from multipliers and their scores; None if the dual is unbounded.
 BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
 
 
@@ -225,8 +224,7 @@ class Decomposition:
         lower, upper = found or (0.0, 0.0)
         best = relative_gap(max(lower, monitor.valid[0]), min(upper, monitor.valid[1]))
         if self.updated and (exhausted or best <= self._trust * monitor.tol):
-            # Scores that were updated in the precision of the rows prove nothing. Exact scores may
-            # also leave more to gain.
+            # Scores updated in the rows' precision prove nothing; exact ones may leave a gap.
             self.exact_scores()
             found = self.bounds(self.alpha, self.f)
             self._trust, exhausted = 0.5 * self._trust, hopeless
@@ -409,8 +407,7 @@ class LowRankNewton:
         if self.newton is None or not self.newton.grow(self.largest, monitor):
             return []
         self.rank = len(self.newton.factor.pivots)
-        # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large
-        # slacks.
+        # A smooth loss starts at w = 0: for p > 2, large slacks take Newton's method many steps.
         point = self.newton.solve(monitor, alpha=alpha, keep=False)
         self.newton = None
         return [point.alpha, point.expansion]

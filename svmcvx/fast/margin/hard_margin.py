@@ -413,8 +413,7 @@ def _by_active_set(
         u[work.members] = math.inf
         violated = np.flatnonzero(u < 1.0)
         if status is None and not violated.size and code != MORE:
-            # No margin is violated, so the point is optimal up to rounding, though its gap is above
-            # the tolerance.
+            # Without a violated margin the point is optimal up to rounding, whatever its gap.
             status = Status.INACCURATE
         if status is not None:
             return status, [best] if best is alpha else [best, alpha], options

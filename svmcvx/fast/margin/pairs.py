@@ -375,8 +375,7 @@ def ascended(
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
     if statement.kernel is None:
         d = rows.X.shape[1]
-        # That is Newton's method: the steps cost as much as three million numbers, or twenty times
-        # an exchange of all columns.
+        # Beyond the cost of 3e6 numbers, or 20 exchanges of all columns, Newton's method is used.
         most = np.minimum(most, 3e6 / layout.sizes + 20.0 * d * (d + 10))
     problem = Problems(
         layout.groups,
@@ -394,8 +393,7 @@ def ascended(
             first = drive(first, problem, most, answers, work, tol, BUDGET, passed)
             if first < layout.parts and status[first] == WAITING:
                 settle(first, problem, answers, tol, passed)
-    # The multipliers of a problem that was not solved may be out of balance; it is left to another
-    # method.
+    # Multipliers of an unsolved problem may be out of balance; another method takes it.
     alpha[layout.spread(status != DONE)] = 0.0
     return alpha, state[:, STEPS].astype(np.int64)
 
@@ -424,8 +422,7 @@ def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:
                 for each in own
             ]
         )
-    # As hinge_intercepts: between so many of a problem's breaks as it has positive observations,
-    # and the next one.
+    # As hinge_intercepts: between the break at the number of positives and the next one.
     breaks = np.full((layout.parts, layout.largest), np.inf)
     breaks[np.arange(layout.largest) < layout.sizes[:, None]] = g
     breaks.sort(axis=1)

@@ -36,13 +36,7 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.core.rows import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import (
-    LinearProblem,
-    estimated_rounding,
-    kernel_for,
-    linear_model,
-    minimise,
-)
+from svmcvx.fast.linear.newton import LinearProblem, kernel_for, linear_model, minimise
 from svmcvx.fast.margin.decomposition import (
     Decomposition,
     DecompositionSettings,
@@ -64,6 +58,7 @@ from svmcvx.formulations.margin import (
 )
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
+from svmcvx.numerical import estimated_rounding
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 
@@ -351,8 +346,7 @@ class _Bounds:
         s = self.statement
         y, p, weight, free = s.y, s.p, s.weight, s.space.intercept == "free"
         norm = max(float((alpha * y) @ f), 0.0)
-        # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than
-        # the exact one.
+        # Any bias gives an upper bound; for p > 1 a nearly optimal one is much cheaper.
         if free and p > 1:
             self.b = near_best_bias(f, y, weight, p, self.b)
         elif free:

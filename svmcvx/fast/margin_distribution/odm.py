@@ -37,7 +37,6 @@ from svmcvx.fast.linear.newton import (
     LinearNewtonSettings,
     LinearProblem,
     earlier_coefficients,
-    estimated_rounding,
     kernel_for,
     linear_model,
     minimise,
@@ -48,7 +47,7 @@ from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution import ODM, check_band, dual_objective, objective
 from svmcvx.kernels import KernelLike
-from svmcvx.numerical import NewtonStep, conjugate_gradients, newton
+from svmcvx.numerical import NewtonStep, conjugate_gradients, estimated_rounding, newton
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
@@ -487,15 +486,13 @@ class _Search:
         own = s.y * theta
         self.g = v - own
         self.q = self.product(self.g)
-        # v is the expansion of other multipliers, whose product is known: those of a partial factor
-        # may be far better.
+        # Other multipliers, whose product is known, may be far better: a partial factor's.
         duals = ((theta, self.bound(theta, f - self.q)), (s.y * v, self.bound(s.y * v, f)))
         for multipliers, lower in duals:
             if lower > self.lower:
                 self.best_theta, self.lower = multipliers.copy(), lower
         at_v, at_theta = self.value(v, f), self.value(own, f - self.q)
-        # The model of the dual point is preferred if it is good enough: its certificate costs one
-        # product less.
+        # A good model of the dual point is preferred: its certificate saves a product.
         enough = relative_gap(self.lower, at_theta) <= self.monitor.tol
         upper, point = (at_theta, own) if enough or at_theta <= at_v else (at_v, v)
         if upper < self.upper:

@@ -53,8 +53,7 @@ def interior_steps(
         z[:, c - 1 :] = 2.0
     Z = np.ascontiguousarray(system.Z)
     powers = penalty.lam, penalty.p, penalty.eps
-    # Share of the tolerance at which a dual point is computed; where its bound is not yet as good,
-    # a hundredth of it.
+    # Share of the tolerance at which a dual point is computed; a hundredth after a failure.
     target, smallest, idle, steps = 0.1 * monitor.tol, math.inf, 0, 0
     while True:
         before = U.copy()

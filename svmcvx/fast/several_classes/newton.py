@@ -180,8 +180,7 @@ def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -
             "warm_start must have multipliers alpha, as solutions of multi-class formulations have;"
             " got one without"
         )
-    # The biases of a model belong to the data as they were passed, those of U to the data of the
-    # scores.
+    # A model's biases belong to the data as passed, those of U to the data of the scores.
     intercept = model.intercept + system.scores.centre @ model.coef
     alpha = statement.projected(statement.multipliers(warm.dual))
     return system.point(model.coef, intercept), alpha
@@ -210,8 +209,7 @@ class Envelope:
         """Centre the envelope at multipliers of shape (n, c − 1) inside their domain."""
         self.centre[:, : alpha.shape[1]] = alpha
         if not self.boxed:
-            # The least sum that the largest multiplier allows, with the remainder for the own
-            # class.
+            # The least sum for the largest multiplier, with the remainder for the own class.
             total = alpha.sum(axis=1)
             sums = np.maximum(total, self.k * alpha.max(axis=1))
             self.centre[:, -1] = np.maximum(sums - total, 0.0)
@@ -321,8 +319,7 @@ class AugmentedNewton:
         status = self.bounds.report(self.monitor, steps)
         if self.monitor.gap < 0.99 * self.smallest:
             self.improved, self.idle = steps, 0
-        # A step whose predicted decrease is less than this share of the terms of the objective is
-        # below their rounding.
+        # Predicted decreases below this share of the objective's terms are below rounding.
         elif self.promised <= 1e-15 * self.rounded:
             self.idle += 1
         self.smallest = min(self.smallest, self.monitor.gap)
@@ -366,8 +363,7 @@ class AugmentedNewton:
         if self.predicted is not None and self.promised + left <= 3.0 * tol * self.bounds.size:
             self._offer_dual(self.predicted)
         moved = False
-        # Part of the gap from the gradient, relative to the other part, at which the multipliers
-        # become the centre.
+        # Gap part of the gradient, relative to the other, at which the centre moves.
         if envelope is not None and self.response is not None and part <= 0.1 * left:
             envelope.centre = self.response.full
             # σ grows slowly, but for subproblems that took one step.
@@ -459,8 +455,7 @@ class AugmentedNewton:
             self.kinds.add("by classes")
             step = system.direct_step(gradient, curvature, terms)
             if isinstance(self.penalty, AbsolutePenalty):
-                # The linearised equations lose less to rounding than the multipliers at the next
-                # point.
+                # The linearised equations lose less to rounding than the next point's multipliers.
                 change = curvature.product(np.asarray(system.Z @ step))
                 self.predicted = np.asarray(self.alpha) + np.take_along_axis(
                     change, system.scores.others, 1

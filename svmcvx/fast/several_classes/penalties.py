@@ -309,8 +309,7 @@ class AbsolutePenalty(WeightPenalty):
         terms = self.at(U)
         own = terms.flow if self.flow is None else self.flow
         full = terms.flow + terms.second * D[: self.columns]
-        # At a bound the second derivative is too small for later steps to move the multiplier: a
-        # tenth of its distance is left.
+        # At a bound the second derivative is too small for a move: a tenth is left.
         reach = np.abs(own) + 0.9 * (self.lam - np.abs(own))
         self.flow = np.clip(own + min(length, 1.0) * (full - own), -reach, reach)
 

@@ -210,8 +210,7 @@ class ScoreSystem:
         solved = sl.cho_solve(factor, np.column_stack([right, Q]), check_finite=False)
         nu = solved[:, 0]
         if self.biased:
-            # Q'T Q is singular along common shifts, and where no vector joins two groups of
-            # classes.
+            # Q'T Q is singular along common shifts, and if no vector joins two groups.
             schur = Q.T @ solved[:, 1:]
             schur[np.diag_indices(c)] += bias
             common = (np.trace(schur) or 1.0) / c**2

@@ -18,8 +18,7 @@ from svmcvx.system.deadline import stop_flag
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Lengths of random moves, as shares of the norm of the point, and the margins above which rows are
-# kept there.
+# Lengths of random moves, relative to the point's norm, and the margins of rows kept there.
 MOVES, MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7])
 # The constant feature that stands for a free intercept, in units of the longest row.
 FREE_INTERCEPT = 1e3

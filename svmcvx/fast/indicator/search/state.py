@@ -297,8 +297,7 @@ class CountingSearch(SearchState):
     def try_set(self, kept: Bools) -> None:
         """Offer the least-norm point that keeps a set of distinct rows, once per set."""
         key, dropped = np.packbits(kept).tobytes(), float(self.weight[~kept].sum())
-        # A margin of 1 on a row of length at most 1 takes a norm of 1, unless the intercept is
-        # free.
+        # A margin of 1 on a row no longer than 1 takes a norm of 1, unless the bias is free.
         least = (0.0 if self.free else 1.0) + self.lam * dropped
         if key in self._tried or dropped > self.k or not least < self.cutoff:
             return
