@@ -131,13 +131,10 @@ class AlphaDualStatement(BinaryStatement):
         return math.inf
 
     def largest_multiplier(self) -> Floats | float:
-        """Return what multipliers are cut at: their upper bounds, and a number whose sums and
-        squares still are numbers.
-        """
+        """Return the upper bounds, at most a number with finite sums and squares."""
         return np.minimum(self.upper_bound(), LARGEST)
 
     def constant(self, bias: float) -> BinaryModel:
-        """Return the model w = 0 with a bias."""
         data = self.space.data
         if not self.space.is_linear:
             return self.space.model(np.zeros(data.n), bias)
@@ -159,7 +156,7 @@ class AlphaDualStatement(BinaryStatement):
         return max(outside, off) if math.isfinite(off) else math.inf
 
     def outside_box(self, alpha: Floats) -> float:
-        """Return the largest of −α and the excess of α over what it is cut at; infinite for NaN."""
+        """Return the violation of 0 ≤ α ≤ :meth:`largest_multiplier`; infinite for NaN."""
         if not np.isfinite(alpha).all():
             return math.inf
         return max(0.0, float(-alpha.min()), float((alpha - self.largest_multiplier()).max()))
@@ -174,10 +171,7 @@ def solve_support_equations(
     bias: float,
     slack: equations.Slack | None,
 ) -> Floats | None:
-    """Return multipliers that solve
-    :func:`svmcvx.numerical.solve_support_equations` in a space, or None, also
-    where time is up.
-    """
+    """Return multipliers that solve the support equations in a space; None on failure."""
     y = space.data.y
 
     def margins(alpha: Floats) -> Floats:
@@ -203,7 +197,6 @@ class MarginLinearDual(LinearDual):
 
     @property
     def free(self) -> bool:
-        """Whether there is a free intercept."""
         return self.space.intercept == "free"
 
     @property
@@ -270,9 +263,7 @@ def dual_objective(
     weight: Any = 1.0,
     summed: Callable[[Any], Any] = total,
 ) -> Any:
-    r"""Return :math:`D(\alpha)`, with :math:`v'Kv` passed as `squared_norm`; for p = 1 of an α
-    within its box.
-    """
+    r"""Return :math:`D(\alpha)`, given :math:`v'Kv`; for p = 1 of an α within its box."""
     terms = alpha if p == 1 else alpha - hinge_power_conjugate(alpha, C * weight, p)
     return summed(terms) - 0.5 * squared_norm
 
@@ -280,13 +271,11 @@ def dual_objective(
 def best_bias(
     f: Floats, y: Floats, *, p: float, weight: Floats | None = None, near: float | None = None
 ) -> float:
-    r"""Return the bias that minimises the loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i +
-    b))_+^p`.
+    r"""Return the bias that minimises the loss :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`.
 
-    It is the exact bias of the optimal `w`, and gives the smallest gap for any other. Where the
-    minimisers are an interval, its middle is returned
-    (:mod:`svmcvx.formulations.optimal_intercepts`). [Sun] averages :math:`y_k - f_k` over the
-    support vectors, which leaves out the slack :math:`y_k\xi_k` and is right for p = 2 only.
+    It is exact for the optimal `w`, and gives the smallest gap for any other; of an interval it is
+    the middle. The mean of :math:`y_k - f_k` over the support vectors [Sun] is right for p = 2
+    only.
     """
     s = np.ones_like(f) if weight is None else weight
     breaks = y - f  # observation i has a loss while y_i b < y_i breaks_i
@@ -405,9 +394,7 @@ class PSVM(AlphaDualStatement):
         return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
 
     def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
-        r"""Whether w = 0, which costs at least :math:`2C\min(\sum_{y_i>0}s_i, \sum_{y_i<0}s_i)`,
-        and α = 0 are no better.
-        """
+        """Return whether w = 0 (at least 2C times the lighter class) and α = 0 are no better."""
         positive = self.y > 0
         smaller = min(float(self.weight[positive].sum()), float(self.weight[~positive].sum()))
         return lower >= 0.0 and upper < 2.0 * self.C * smaller * (1.0 - 1e-9)
@@ -459,9 +446,7 @@ class PSVM(AlphaDualStatement):
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return the models of approximate multipliers, and the multipliers repaired.
 
-        An interior-point solver leaves all multipliers slightly positive. The first candidate,
-        where it exists, solves the optimality conditions as equations on the support vectors; see
-        :mod:`svmcvx.numerical`.
+        The first candidate, if it exists, solves the optimality conditions on the support vectors.
         """
         repaired = self.feasible(alpha)
         f = self.space.point(repaired * self.y).scores.value
@@ -477,9 +462,7 @@ class PSVM(AlphaDualStatement):
         return found
 
     def _polish(self, alpha: Floats, b: float, f: Floats) -> Floats | None:
-        """Solve the equations on the support vectors; which observations these are follows from
-        complementarity.
-        """
+        """Solve the equations on the support vectors, which follow from complementarity."""
         u = self.y * (f + b)
         weight = self.weight
         scaled = alpha / (self.C * self.p * weight)
@@ -512,7 +495,6 @@ class PSVM(AlphaDualStatement):
 
 
 def check_intercept(intercept: Any) -> str:
-    """Return what a pSVM does with its intercept."""
     return intercept_kind(intercept, own="free", kinds=INTERCEPTS)
 
 
@@ -531,7 +513,7 @@ class PenalisedPSVM(PSVM):
         return 0.0
 
     def optimal_intercepts(self, model: BinaryModel) -> None:
-        """None: no intercept is free."""
+        """Return None: no intercept is free."""
 
     def feasible(self, alpha: Floats) -> Floats:
         return np.clip(np.nan_to_num(alpha, nan=0.0), 0.0, self.largest_multiplier())
@@ -545,22 +527,16 @@ class PenalisedPSVM(PSVM):
 
 @dataclass(frozen=True, eq=False)
 class HardMargin(AlphaDualStatement):
-    r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² with :math:`u_i \ge 1`."""
+    r"""The hard-margin SVM bound to data: min ½‖w‖² with :math:`u_i \ge 1`."""
 
     name: ClassVar[str] = "hard_margin"
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """½‖w‖²/m² with m the smallest margin, at most 1: the objective of the model scaled until
-        every margin is at least 1.
-
-        It is infinite if a margin is below 1 by more than rounding.
-        """
+        """Return ½‖w‖²/m², m = min(1, smallest margin); ``inf`` if m < 1 by more than rounding."""
         return self.value_at(model, *self.lowest_margin(model))
 
     def lowest_margin(self, model: BinaryModel) -> tuple[float, bool]:
-        """Return a number that every margin is at least, and whether one is below 1 by more than
-        rounding.
-        """
+        """Return a lower bound of all margins, and whether one is below 1 by more than rounding."""
         u = self.margins_of(model)
         return u.least, bool((u.value < 1.0 - 2.0 * u.error).any())
 
@@ -597,12 +573,9 @@ class HardMargin(AlphaDualStatement):
         return RecoveredPoints([], []) if alpha is None else self.recover(alpha)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
-        """Return models scaled to margin 1 (none if the classes are not separated) and multipliers
-        at their best scale.
+        """Return models scaled to margin 1, if they separate, and multipliers at their best scale.
 
-        A point whose objective is optimal to a relative ε has an error of the order √ε in its
-        margins. The first candidate therefore solves the equations u = 1 on the support vectors to
-        rounding.
+        An objective of relative error ε has margins off by √ε: the first candidate solves u = 1.
         """
         start = self.feasible(alpha)
         return self._candidates(
@@ -610,9 +583,7 @@ class HardMargin(AlphaDualStatement):
         )
 
     def separator(self, alpha: Floats) -> RecoveredPoints:
-        """Return the points of :meth:`recover` without the first, which needs a factor of the Gram
-        matrix.
-        """
+        """Return the points of :meth:`recover` that need no factor of the Gram matrix."""
         return self._candidates([self.feasible(alpha)])
 
     def _candidates(self, points: list[Floats]) -> RecoveredPoints:
@@ -631,11 +602,9 @@ class HardMargin(AlphaDualStatement):
         return RecoveredPoints(models, duals)
 
     def separating(self, model: BinaryModel) -> BinaryModel | None:
-        """Return the multiple with the bias in the middle whose margins are at least 1 after
-        rounding; None if there is none.
+        """Return the multiple with the middle bias and margins ≥ 1 for certain; None without any.
 
-        With an offset of the data the intercept is large, and its rounding shifts all margins: the
-        room for this is left, and scores are looked at again.
+        Data with a large offset round a large intercept, so that scores are evaluated again.
         """
         best = None
         for _ in range(6):
@@ -696,9 +665,7 @@ class HardMarginInBlocks(HardMargin):
 def separated(
     model: BinaryModel, positive: float, negative: float, centre: Floats | None
 ) -> BinaryModel | None:
-    """Return the multiple of a model, with the bias in the middle, whose margins are about 1; None
-    if it does not separate.
-    """
+    """Return a model's multiple with margins about 1 and the middle bias; None without any."""
     margin = (positive + negative) / 2
     if not 0 < margin < math.inf:
         return None
@@ -743,9 +710,7 @@ class AbsoluteNormSVM(BinaryStatement):
         return [self.model(np.zeros(self.space.X.shape[1]))], [{"alpha": np.zeros(self.y.size)}]
 
     def model(self, w: Floats) -> LinearModel:
-        """Return the model of coefficients of the columns of the space; it rests on the
-        observations with a loss.
-        """
+        """Return the model of coefficients, with the observations of positive loss as support."""
         data = self.space.data
         support = (
             data.index[self.y * np.asarray(self.space.X @ w) < 1.0]
@@ -762,9 +727,7 @@ class AbsoluteNormSVM(BinaryStatement):
         return np.asarray(2.0 * self.C * self.weight * np.maximum(1.0 - self.y * f, 0.0))
 
     def polished(self, w: Floats) -> Floats | None:
-        """Return coefficients near these, with the same signs, at which the smooth part is
-        stationary; None if there are none.
-        """
+        """Return the stationary coefficients with the same signs; None if there are none."""
         X, y = self.space.X, self.y
         used = np.flatnonzero(w)
         if not used.size:
@@ -797,12 +760,7 @@ class AbsoluteNormSVM(BinaryStatement):
         return RecoveredPoints([], []) if w is None or alpha is None else self.recover(w, alpha)
 
     def recover(self, w: Floats, alpha: Floats) -> RecoveredPoints:
-        """Return models and multipliers near a solver's point, whose coefficients and multipliers
-        are all slightly off zero.
-
-        A coefficient is taken for zero where the side of its constraint is clearly below 1, or is
-        so for its size; with the others the smooth part is made stationary.
-        """
+        """Return models and multipliers near a solver's point, with small coefficients at zero."""
         slack = 1.0 - np.abs(np.asarray(self.space.X.T @ (self.y * alpha)))
         clearly, by_size = (
             slack > CLEARLY_ZERO,
@@ -816,7 +774,7 @@ class AbsoluteNormSVM(BinaryStatement):
         )
 
     def _largest(self, alpha: Floats) -> float:
-        """A number that is at least the largest side of the constraints."""
+        """Return an upper bound on the sides of the constraints."""
         X, terms = self.space.X, alpha.size
         sides = np.abs(np.asarray(X.T @ (self.y * alpha)))
         return float(

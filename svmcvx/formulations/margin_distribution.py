@@ -140,11 +140,7 @@ LEAST_SHARE = 2.0**-300
 
 
 def objective(squared_norm: Any, u: Any, *, C1: Any, C2: Any, D: Any, share: Any = None) -> Any:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + \sum_i c_i (C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2)`;
-    :math:`c_i = 1/n` by default.
-
-    Of plain or of bounded numbers, like :func:`dual_objective`.
-    """
+    r"""Return :math:`\tfrac12\|w\|^2 + \sum_i c_i (C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2)`."""
     short, long = _deviations(u, D)
     return 0.5 * squared_norm + weighted_total(
         _share(share, u), C1 * square(short) + C2 * square(long)
@@ -162,9 +158,7 @@ def dual_objective(
 def multipliers(
     u: Floats, *, C1: float, C2: float, D: float, share: Floats | float | None = None
 ) -> Floats:
-    r"""Return :math:`\theta_i = 2 C_1 c_i (1-D-u_i)_+ - 2 C_2 c_i (u_i-1-D)_+`, minus the
-    derivative of the losses.
-    """
+    """Return θ = 2c (C₁ (1 − D − u)₊ − C₂ (u − 1 − D)₊), minus the derivative of the losses."""
     short, long = _deviations(u, D)
     return np.asarray(2.0 * _share(share, u) * (C1 * short - C2 * long))
 
@@ -179,7 +173,7 @@ def _share(share: Any, like: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ODMStatement(BinaryStatement):
-    """What the statements of the ODM family share: no free intercept, and averaged losses."""
+    """A statement without a free intercept and with averaged losses."""
 
     @cached_property
     def share(self) -> Floats:
@@ -235,7 +229,6 @@ class ODM(ODMStatement):
         return found
 
     def margins_at(self, w: Floats) -> Floats:
-        """Return the margins of a normal in the columns of the factor."""
         return np.asarray(self.y * (self.space.factor @ w))
 
     def multipliers(self, u: Floats) -> Floats:
@@ -291,12 +284,7 @@ class ODM(ODMStatement):
         return self.space.model_from_factor(w, support=self.multipliers(self.margins_at(w)) != 0)
 
     def recover(self, theta: Floats, w: Floats | None = None) -> RecoveredPoints:
-        """Return the models of (approximate) multipliers, and multipliers.
-
-        The first candidate, if there is one, solves the optimality conditions to rounding. The
-        multipliers of the margins that the approximate ones give, and zero, are further candidates
-        for the bound.
-        """
+        """Return models and multipliers; the first ones, if any, are polished to rounding."""
         u = (
             self.y * self.space.point(theta * self.y).scores.value
             if w is None
@@ -379,12 +367,7 @@ def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
 
 
 def centred(tau: Floats, share: Floats) -> Floats:
-    """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that
-    have it as they are.
-
-    They are rounded to a grid of powers of two, and the rest of the sum is subtracted from the
-    largest shares in steps of the grid.
-    """
+    """Return `tau` less its sum in shares, on a grid with sum exactly 0; unchanged if it is 0."""
     total = exact_sum(tau) if np.isfinite(tau).all() else math.inf
     if total == 0.0:
         return tau
@@ -402,7 +385,7 @@ def centred(tau: Floats, share: Floats) -> Floats:
 
 
 def exact_sum(values: Floats) -> float:
-    """The sum, rounded once: 0 only if it is; infinite where it is too large for that."""
+    """Return the sum, rounded once: 0 only if it is; infinite where it overflows."""
     try:
         return math.fsum(values.tolist())
     except OverflowError:
@@ -471,11 +454,7 @@ class MarginHessian:
 
     @property
     def by_products(self) -> bool:
-        """Whether R of a linear space is too large to be factored only to repair a dual point.
-
-        It is then solved by products with the data, see :meth:`solve_by_products`. Only the size of
-        the data decides.
-        """
+        """Whether R of a linear space is too large to be factored only to repair a dual point."""
         if not self.space.is_linear:
             return False
         X = self.space.X
@@ -524,11 +503,9 @@ def odml_objective(
     share: Any = None,
     around: float | None = None,
 ) -> Any:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \bar u + C\sum_i
-    c_i(1-u_i)_+`; :math:`c_i = 1/n` by default.
+    """Return the objective of plain or bounded numbers, by default with c = 1/n.
 
-    Of plain or of bounded numbers, like :func:`dual_objective`. The variance is taken `around` a
-    number, the mean by default; it is least there.
+    The variance is taken `around` a number, by default the mean, where it is least.
     """
     c = 1.0 / u.size if share is None else share
     m = weighted_total(c, u) if around is None else around
@@ -538,9 +515,7 @@ def odml_objective(
 def odml_dual_objective(
     alpha: Any, tau: Any, squared_norm: Any, *, lam1: Any, share: Any = None
 ) -> Any:
-    r"""Return :math:`G(\alpha, \tau)`, with :math:`v'Kv` passed as `squared_norm`; τ is ignored for
-    :math:`\lambda_1 = 0`.
-    """
+    r"""Return :math:`G(\alpha, \tau)`, given :math:`v'Kv`; τ is ignored for λ₁ = 0."""
     c = 1.0 / alpha.size if share is None else share
     terms = alpha - tau * (tau / (4.0 * lam1 * c)) if lam1 > 0 else alpha
     return total(terms) - 0.5 * squared_norm
@@ -548,8 +523,6 @@ def odml_dual_objective(
 
 @dataclass(frozen=True, eq=False)
 class _ODML(ODMStatement):
-    """What the soft and the hard margin share."""
-
     lam1: float
     lam2: float
     reuse: InitVar[MarginHessian | None] = field(default=None, kw_only=True)
@@ -575,36 +548,29 @@ class _ODML(ODMStatement):
         return np.full(self.y.size, np.inf)
 
     def variance_multipliers(self, u: Floats) -> Floats:
-        """Return the best τ at margins `u`."""
         return variance_multipliers(u, self.lam1, self.share)
 
     def normal(self, alpha: Floats) -> Floats:
-        """Return ``w = R^{-1} Z'(α + λ₂c)``, the minimiser of the Lagrangian, in the columns of the
-        factor.
-        """
+        """Return the Lagrangian's minimiser ``w = R^{-1} Z'(α + λ₂c)`` in the factor's columns."""
         return self.curvature.solve(
             np.asarray(self.space.factor.T @ (self.y * (alpha + self.lam2 * self.share)))
         )
 
     def margins(self, alpha: Floats) -> Floats:
-        """Return the margins of :meth:`normal`."""
         return np.asarray(self.y * (self.space.factor @ self.normal(alpha)))
 
     def _best_tau(self, alpha: Floats) -> Floats:
-        """The best τ of α; where R is too large to be factored, to the accuracy of conjugate
-        gradients.
-        """
+        """Return the best τ of α, for large R to the accuracy of conjugate gradients."""
         if not self.curvature.by_products:
             return self._refined_tau(alpha)
         w = self.curvature.solve_by_products(self.y * (alpha + self.lam2 * self.share))
         return self.variance_multipliers(np.asarray(self.y * (self.space.X @ w)))
 
     def _refined_tau(self, alpha: Floats) -> Floats:
-        r"""The best τ of α; its normal is refined twice.
+        r"""Return the best τ of α from a normal that is refined twice.
 
-        With r the difference of :math:`\sum_i v_i\varphi(x_i)` and w the bound is short of the best
-        one by at most :math:`\tfrac12\|r\|^2`; on data with a large offset w has lost digits that r
-        has not.
+        A residual r of :math:`w = \sum_i v_i\varphi(x_i)` costs the bound at most
+        :math:`\tfrac12\|r\|^2`; on data with a large offset w loses digits.
         """
         L, w = self.space.factor, self.normal(alpha)
         tau = np.zeros(alpha.size)
@@ -614,15 +580,13 @@ class _ODML(ODMStatement):
         return tau
 
     def expansion(self, alpha: Floats, tau: Floats) -> Floats:
-        r"""Return the coefficients v of :math:`w = \sum_i v_i \varphi(x_i)`."""
+        r"""Return v of :math:`w = \sum_i v_i \varphi(x_i)`."""
         return self.y * (alpha + self.lam2 * self.share - tau)
 
     def repair(self, dual: Dual) -> Dual:
-        """Clip α to its box and take the best τ for it, with a sum of exactly 0.
+        """Clip α to its box and take the best τ of sum exactly 0; an inexact τ weakens the bound.
 
-        Any τ of sum 0 is feasible: an inexact τ makes the bound a little weaker, never invalid. A
-        space that keeps no Gram matrix has no R; there the point's own τ is centred instead, as
-        where a time limit passes before R is factored.
+        In blocks, or where time is up before R is factored, the point's own τ is centred.
         """
         alpha = np.clip(self.entry(dual, "alpha"), 0.0, self.upper_bound())
         # Where the minimiser of the Lagrangian is 0, so are its margins.
@@ -676,9 +640,7 @@ class _ODML(ODMStatement):
         return signed(self.y, q - tau if tau.any() else q)
 
     def value_at(self, u: Bounded, squared_norm: Bounded, C: float) -> Evaluation:
-        """Return P at margins and a squared norm, with the hinge weighted by C; at least that, as
-        the variance is around the mean as it is computed.
-        """
+        """Return an upper bound on P by margins, a squared norm and the hinge weighted by C."""
         mean = float(self.share @ u.value)
         parameters = {"lam1": exact(self.lam1), "lam2": exact(self.lam2), "C": exact(C)}
         losses = by_rows(
@@ -694,9 +656,7 @@ class _ODML(ODMStatement):
         return [], [{"alpha": np.zeros(self.y.size), "tau": np.zeros(self.y.size)}]
 
     def _polish(self, alpha: Floats) -> Floats | None:
-        """Solve u = 1 on the observations that are neither at zero nor at their upper bound; None
-        if that fails.
-        """
+        """Solve u = 1 on the observations inside their box; None if that fails."""
         upper_bound, u = self.upper_bound(), self.margins(alpha)
         typical = np.minimum(upper_bound, max(float(alpha.max()), np.finfo(np.float64).tiny))
         inside = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
@@ -734,17 +694,13 @@ class _ODML(ODMStatement):
         """Return models and multipliers near approximate multipliers and a normal."""
 
     def _points(self, alpha: Floats) -> list[Floats]:
-        """Return the multipliers polished, if that succeeds, as they are, and zero, which gives
-        some bound on any data.
-        """
+        """Return the multipliers polished (if that succeeds), as they are, and zero."""
         clipped = np.clip(alpha, 0.0, self.upper_bound())
         polished = self._polish(clipped)
         return [*([] if polished is None else [polished]), clipped, np.zeros(clipped.size)]
 
     def minimiser(self, alpha: Floats) -> tuple[Floats, Floats]:
-        """Return the minimiser of the Lagrangian as coefficients v of the data, and as w in the
-        columns of the factor.
-        """
+        """Return coefficients v of the Lagrangian's minimiser, and w in the factor's columns."""
         w = self.normal(alpha)
         return (
             self.expansion(
@@ -803,9 +759,7 @@ class ODML(_ODML):
 
 @dataclass(frozen=True, eq=False)
 class ODMLHardMargin(_ODML):
-    r"""The statement of the hard-margin ODML bound to data: :math:`u_i \ge 1` in place of the hinge
-    loss.
-    """
+    r"""The hard-margin ODML bound to data: :math:`u_i \ge 1` in place of the hinge loss."""
 
     name: ClassVar[str] = "odml_hard_margin"
 

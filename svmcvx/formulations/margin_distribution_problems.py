@@ -36,21 +36,16 @@ FORMS = ("signed", "paper")
 
 
 class ODMPrimal(FormulationProblem):
-    """The primal problem; see :func:`odm_primal`."""
-
     C1: cp.Parameter
     C2: cp.Parameter
     D: cp.Parameter
 
 
 class ODMDual(ODMPrimal):
-    """The dual problem; see :func:`odm_dual`."""
-
     theta: cp.Expression
 
 
 def _parameters(statement: ODM) -> tuple[cp.Parameter, cp.Parameter, cp.Parameter]:
-    """C1, C2 and D as cvxpy parameters."""
     return (
         cp.Parameter(pos=True, name="C1", value=statement.C1),
         cp.Parameter(pos=True, name="C2", value=statement.C2),
@@ -216,29 +211,22 @@ def odm_dual(
 
 
 def _ratio(C1: float, C2: float) -> float:
-    """C1²/C2."""
     return C1**2 / C2
 
 
 class ODMLPrimal(FormulationProblem):
-    """The primal problem; see :func:`odml_primal`."""
-
     lam1: cp.Parameter
     lam2: cp.Parameter
     C: cp.Parameter
 
 
 class ODMLDual(FormulationProblem):
-    """The dual problem; see :func:`odml_dual`."""
-
     lam2: cp.Parameter
     C: cp.Parameter
     alpha: cp.Expression
 
 
 class ODMLHardMarginProblem(FormulationProblem):
-    """The primal of the hard-margin ODML; see :func:`odml_hard_margin`."""
-
     lam1: cp.Parameter
     lam2: cp.Parameter
 
@@ -246,9 +234,7 @@ class ODMLHardMarginProblem(FormulationProblem):
 def _quadratic_part(
     statement: ODML | ODMLHardMargin, what: str
 ) -> tuple[cp.Parameter, cp.Parameter, cp.Variable, cp.Expression, list[cp.Constraint]]:
-    """λ₁, λ₂, the margins, ½‖w‖² + λ₁ var − λ₂ mean, and the constraints that define margins and
-    mean.
-    """
+    """Return λ₁, λ₂, u, ½‖w‖² + λ₁ var − λ₂ mean, and the constraints of margins and mean."""
     L, c = statement.space.factor, statement.share
     require_conic_memory(L, what)
     lam1 = cp.Parameter(nonneg=True, name="lam1", value=statement.lam1)
@@ -397,9 +383,7 @@ def odml_dual(
 def _half_quadratic(
     statement: ODML, beta: cp.Variable, C: cp.Parameter, lam2: cp.Parameter
 ) -> tuple[cp.Expression, list[cp.Constraint]]:
-    """½ q'Hq at q = c (C β + λ₂): through a thin factor, or through H itself where the factor is as
-    large.
-    """
+    """Return ½ q'Hq at q = c (C β + λ₂), through H itself where the factor is as large."""
     L, c = statement.space.factor, statement.share
     require_conic_memory(L, "ODML dual")
     n, r = L.shape

@@ -35,9 +35,7 @@ EXPONENTS = ("power", "rational")
 def _loss_epigraph(
     size: cp.Variable, power: float, exponent: str
 ) -> tuple[cp.Expression, list[cp.Constraint], str]:
-    """Return an expression that is at least ``size**power`` elementwise, its constraints, and the
-    cone used.
-    """
+    """Return a bound of ``size**power`` elementwise, its constraints, and their cone."""
     if exponent == "rational":
         return cp.power(size, power, approx=True), [], "second-order cones, rational exponent"
     if not 0.0 < 1.0 - 1.0 / power < 1.0:
@@ -48,15 +46,11 @@ def _loss_epigraph(
 
 
 class PSVMPrimal(FormulationProblem):
-    """The primal problem; see :func:`psvm_primal`."""
-
     C: cp.Parameter
     cone: str
 
 
 class PSVMDual(FormulationProblem):
-    """The dual problem; see :func:`psvm_dual`."""
-
     C: cp.Parameter
     cone: str
     alpha: cp.Expression
@@ -293,8 +287,6 @@ def hard_margin_dual(
 
 
 class L1Problem(FormulationProblem):
-    """The problem; see :func:`l1_svm`."""
-
     C: cp.Parameter
 
 
@@ -302,8 +294,7 @@ class L1Problem(FormulationProblem):
 def l1_svm(
     X: Any, y: Any, *, C: float, intercept: str = "penalised", sample_weight: Any = None
 ) -> L1Problem:
-    r"""Build the linear SVM with the sum of absolute coefficients and the squared hinge loss as a
-    cvxpy problem.
+    r"""Build the linear SVM with absolute norm and squared hinge loss.
 
     .. math::
         \min\; \|w\|_1 + C \sum_i s_i \xi_i^2 \quad\text{s.t.}\quad
