@@ -46,11 +46,6 @@ FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-13
 
 
-class Descent(NamedTuple):
-    converged: bool
-    solve: Solve | None
-
-
 class LowRankStep(NamedTuple):
     """A step, the decrease that the quadratic model predicts, and the solver of its system."""
 
@@ -160,8 +155,8 @@ class LowRankRelaxation:
 
         return product
 
-    def descend(self, goal: float, steps: int, stopped: Callable[[], bool]) -> Descent:
-        """Take regularised Newton steps until one predicts a decrease of less than `goal`."""
+    def descend(self, goal: float, steps: int, stopped: Callable[[], bool]) -> Solve | None:
+        """Take Newton steps until one predicts less than `goal`; return the last one's solver."""
         direct, solve = self.U.size <= self.largest_system, None
         majoriser = self._majoriser()
         value, gradient, bend = self.derivatives()
@@ -185,7 +180,7 @@ class LowRankRelaxation:
                 if predicted <= max(goal, rounding):
                     if new <= value + rounding:
                         self.U = self.U + step
-                    return Descent(True, solve)
+                    return solve
                 ratio = (value - new) / predicted
                 if ratio > 0.9:
                     self.damping *= 0.01
@@ -198,10 +193,10 @@ class LowRankRelaxation:
                     accepted = step
                     break
             if accepted is None:
-                return Descent(False, solve)
+                break
             self.U = self.U + accepted
             value, gradient, bend = self.derivatives()
-        return Descent(False, solve)
+        return solve
 
     def _direct_step(self, H: Floats, gradient: Floats, majoriser: Floats) -> LowRankStep | None:
         """Return the Cholesky Newton step, None if the matrix is not positive definite."""
@@ -467,7 +462,7 @@ class Continuation:
         # Rounds of descent, new columns and new λ in one stage.
         for _ in range(300):
             problem.trim()
-            descent = problem.descend(1e-3 * goal, self.monitor.max_iter, self.monitor.out_of_time)
+            solve = problem.descend(1e-3 * goal, self.monitor.max_iter, self.monitor.out_of_time)
             if self._stopped():
                 return None
             # A tenth of the goal for eigenvalues above 1, and a twentieth for the cardinality row.
@@ -490,7 +485,7 @@ class Continuation:
             if problem.grow(beyond):
                 continue
             if self.fixed_lam:
-                return descent.solve
+                return solve
             here = MinimumAtLam(problem.U, problem.indicator_sum())
             if problem.lam * abs(here.indicator_sum - self.allowance) <= room:
                 return None
@@ -516,9 +511,7 @@ class Continuation:
                     return None
             previous, error = error, abs(here.indicator_sum / self.allowance - 1.0)
             # Newton's method for λ ends if the row's error exceeds this share of the last one.
-            self._change_lam(
-                here, rival if error > 0.5 * previous else None, low, high, descent.solve
-            )
+            self._change_lam(here, rival if error > 0.5 * previous else None, low, high, solve)
         return None
 
     def _lowest(self) -> float:

@@ -418,7 +418,7 @@ class _RampRun(_Run):
 
 
 class _L0Run(_Run):
-    """The l0-norm hinge, for so much work."""
+    """The l0-norm hinge within a budget of work."""
 
     solver = "fast.l0/branch"
     search: CountingSearch

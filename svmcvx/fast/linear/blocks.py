@@ -73,7 +73,6 @@ class BlockLoss:
 
     @property
     def has_variance(self) -> bool:
-        """Whether the variance of the margins is part of the objective."""
         return "variance" in self.terms
 
     def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
@@ -114,7 +113,6 @@ class BlockMargins(Margins):
         self.best_alpha = self.expansion = np.zeros(0)
 
     def sum_over_blocks(self, name: str, *arguments: Any, keep: bool = False) -> Any:
-        """Return the sum of a method of :class:`Margins` over all blocks; `keep` its changes."""
         shards = self.space.shards
         operation = _on_rows if name in OF_ROWS else _on_margins
         call = (self.space.settings, tuple(self.pending), name, arguments)

@@ -56,6 +56,7 @@ class LinearLoss(NamedTuple):
 
     @property
     def domain(self) -> tuple[float, float]:
+        """Bounds of the multipliers, relative to the weights."""
         return -math.inf if self.kind == BAND else 0.0, 1.0 if self.kind == HINGE else math.inf
 
     @property

@@ -321,6 +321,8 @@ class LinearNewtonSettings:
 
 @dataclass(frozen=True, eq=False)
 class LinearTerms:
+    """A linear problem without its rows."""
+
     n: int
     d: int
     loss: LinearLoss
@@ -334,7 +336,6 @@ class LinearTerms:
 
     @cached_property
     def smooth(self) -> bool:
-        """Whether the loss itself has a derivative that Newton's method can use."""
         return self.loss.smooth
 
 
@@ -604,7 +605,6 @@ class Margins:
         return float(found[0]), float(found[1]), float(found[2])
 
     def flat_ends(self, b: float, sigma: float) -> tuple[float, float]:
-        """Return the moves of the bias to the ends of the interval without slopes."""
         m = self.problem
         left, right = passes.flat_ends(m.loss, self.f, m.y, b, self.centre, m.c, sigma)
         return float(left), float(right)
@@ -629,7 +629,6 @@ class Margins:
         return self.problem.loss_at(np.asarray(self.problem.X @ w), b, self.centre)
 
     def along(self, t: float, b: float, db: float, sigma: float) -> float:
-        """Return the derivative of Σe in t at scores f + t df and bias b + t db."""
         m = self.problem
         return float(passes.along(m.loss, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma))
 
@@ -770,8 +769,6 @@ def _solved(system: Floats, right: Floats) -> Floats:
 
 
 class _System:
-    """The d × d system."""
-
     def __init__(self, problem: LinearTerms, margins: Margins) -> None:
         self.bias = problem.bias
         self.H, self.border, self.total = margins.normal_matrix()

@@ -203,7 +203,6 @@ class PairTerms(Terms):
         return np.asarray(scaled * (self.r / np.maximum(lengths(scaled, 2), self.r)))
 
     def flow_change(self, dV: Floats) -> Floats:
-        """Return the change of the flows with the differences."""
         along = self._along * (self.V * dV).sum(axis=0) + self.V * (self._along * dV).sum(axis=0)
         return np.asarray(self.stiffness * (dV + self._radial * along))
 

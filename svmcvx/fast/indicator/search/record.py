@@ -98,7 +98,7 @@ class TreeRecord:
         self.bytes += sum(values.nbytes for values in nodes)
 
     def arrays(self, search: Any) -> dict[str, NDArray[Any]]:
-        """Return the arrays ``tree.*`` of a proof; none if data units do not represent them."""
+        """Return the arrays ``tree.*`` of a proof; none beyond the range of the data units."""
         unit = search.scale**2
         if not self.parts or search.best_value < 2.0**-EXPONENT:
             return {}

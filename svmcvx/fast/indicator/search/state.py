@@ -191,7 +191,7 @@ class SearchState(ABC):
         return (row_bytes(X, i) + (b"+" if sign > 0 else b"-") for i, sign in enumerate(signs))
 
     def bias_interval(self, upper: float) -> tuple[float, float]:
-        """Return the scaled free bias of points below `value`, empty if none; 0 without one."""
+        """Return the scaled free bias of points below `upper`, empty if none; 0 without one."""
         if not self.free:
             return 0.0, 0.0
         # Each class has a row whose shortfall is below the cut or, where losses are counted, 0.
@@ -386,8 +386,6 @@ class CountingSearch(SearchState):
 
 
 class RampSearch(SearchState):
-    """The ramp loss, with a free intercept."""
-
     statement: Ramp
 
     def try_point(self, w: Floats) -> None:
