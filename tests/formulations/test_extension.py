@@ -38,7 +38,7 @@ def page():
 
 def test_the_page_prints_what_it_says(page):
     _, outputs = page
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 3
     assert outputs == [expected for _, expected in BLOCKS]
 
 
