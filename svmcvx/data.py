@@ -16,11 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, correctly_rounded
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.proofs.format import fingerprint
 
-Floats: TypeAlias = NDArray[np.float64]
 # A float64 ndarray or csr_array; SciPy carries no types that mypy could tell apart.
 Features: TypeAlias = Any
 

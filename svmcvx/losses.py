@@ -6,14 +6,12 @@ Those that are annotated with ``Any`` take plain numbers and arrays, and bounded
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, minimum, positive_part, sqrt, where
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # What the ψ-learning loss charges for a misclassified observation.
 PSI_ERROR = 2.0

@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
-from typing import Any, Self, TypeAlias, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
 from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error
 from svmcvx.data import BinaryData, Features, check_choice, check_features
@@ -30,8 +31,6 @@ from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
 from svmcvx.system.files import atomic_write, read_archive
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Labels, classes or members that HTML lists.
 SHOWN_CLASSES = 20

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
+
 # The search ends where the derivative is at most this share of that at the start.
 SHARE = 0.2
 # Evaluations of the derivative, at most.
@@ -84,8 +86,6 @@ def newton(method: NewtonMethod[Reason]) -> Reason | None:
         step.take(line_search(step.derivative, -step.promised) if falls else 1.0)
         steps += 1
 
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Share of each diagonal entry of a semidefinite matrix that is added to it. Iterative refinement
 # takes back what that changes, until a correction is the same share of the solution.

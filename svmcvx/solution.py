@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import SEARCHED, Certificate
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import (
@@ -37,8 +38,6 @@ from svmcvx.model import Model, OneVsModel, frozen
 from svmcvx.proofs.blocks import described, enclosures
 from svmcvx.proofs.format import Proof, write_proof
 from svmcvx.proofs.statement import Statement, dual_of
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Hyper-parameters on which the optimum does not depend, or for which a statement has separate
 # fields.

@@ -9,16 +9,16 @@ Source: [CepedaGomezHan], § 5.1.1 and Appendix B.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_number, check_whole
 
 __all__ = ["LinearRule", "label_noise_data", "label_noise_rule", "outlier_data", "outlier_rule"]
 
-Floats: TypeAlias = NDArray[np.float64]
 
 OUTLIERS = ("none", "clustered", "spread")
 

@@ -16,7 +16,8 @@ ROOT = Path(svmcvx.__file__).parent
 
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
-    ("errors", "display", "numerical"),
+    ("arrays", "errors"),
+    ("display", "numerical"),
     ("catalogue", "proofs"),
     ("system",),
     ("certificate",),

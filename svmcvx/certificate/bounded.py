@@ -36,19 +36,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.exactly import SMALLEST, nearest_sum
 
 # What plain numbers give is plain, what bounded ones give is bounded: the types of the functions
 # say so, their bodies cannot.
 # mypy: disable-error-code="no-any-return"
 
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Unit roundoff.
 U = 2.0**-53

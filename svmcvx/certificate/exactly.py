@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from svmcvx.arrays import Floats
 
 # The smallest positive number.
 SMALLEST = 2.0**-1074

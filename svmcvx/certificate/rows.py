@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import (
     GROW,
     LOST,
@@ -23,8 +23,6 @@ from svmcvx.certificate.bounded import (
     total,
 )
 from svmcvx.certificate.exactly import SMALLEST
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # More than any sum of products here loses to underflow.
 UNDERFLOW = 2.0**-1000

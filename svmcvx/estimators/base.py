@@ -7,17 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Final,
-    Self,
-    TypeAlias,
-    TypeVar,
-    cast,
-    dataclass_transform,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +19,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from svmcvx.arguments import ARGUMENTS, check_shared, documented, refuse_unknown, what_was_meant
+from svmcvx.arrays import Floats
 from svmcvx.catalogue import Entry, find
 from svmcvx.certificate import Certificate
 from svmcvx.data import (
@@ -55,7 +46,6 @@ from svmcvx.system.deadline import time_limited
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-Floats: TypeAlias = NDArray[np.float64]
 Numbers = TypeVar("Numbers", bound=np.generic)
 T = TypeVar("T")
 

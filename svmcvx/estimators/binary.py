@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from sklearn.utils import Tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from svmcvx.arrays import Floats
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.data import CodedLabels, Features, check_choice, check_features
@@ -34,7 +35,6 @@ from svmcvx.system.deadline import time_limited
 if TYPE_CHECKING:
     from svmcvx.fast.margin.pairs import SolvedParts
 
-Floats: TypeAlias = NDArray[np.float64]
 
 SCHEMES = ("ovo", "ovr")
 

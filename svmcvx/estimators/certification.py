@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import signature
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from svmcvx.arguments import what_was_meant
+from svmcvx.arrays import Floats
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate, SolverBound, check
 from svmcvx.data import (
@@ -57,7 +58,6 @@ from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-Floats: TypeAlias = NDArray[np.float64]
 
 # Estimators of scikit-learn whose problem follows from their parameters.
 CERTIFIABLE = (SVC, NuSVC, LinearSVC, LogisticRegression)

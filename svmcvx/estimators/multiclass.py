@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
+from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_features, check_whole
 from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
 from svmcvx.formulations.multiclass.machines import MACHINES
 from svmcvx.model import MulticlassModel
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class MulticlassClassifier(CertifiedClassifier):

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from svmcvx.arrays import Floats
 from svmcvx.catalogue import Entry, FastSolver
 from svmcvx.data import CodedLabels, Features
 from svmcvx.errors import BuildError, DataError, SolverFailed, SolverUnavailable, did_you_mean
@@ -33,7 +31,6 @@ from svmcvx.system.deadline import time_limited
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-Floats: TypeAlias = NDArray[np.float64]
 
 GENERAL, FAST = "general", "fast"
 # Largest number of observations for which a solver is asked for `sharper` times tol.

@@ -30,6 +30,7 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
+from svmcvx.arrays import Bools
 from svmcvx.data import as_array, check_features, check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
@@ -43,7 +44,6 @@ from svmcvx.guarantees.ranges import Node, Point, over_range, squared_radius
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import current, time_limited
 
-Bools: TypeAlias = NDArray[np.bool_]
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 # Parameters that may vary: the objective is affine in them, and the dual objective concave in them

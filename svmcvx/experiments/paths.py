@@ -25,9 +25,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Certificate, Dual, check, relative_gap
 from svmcvx.certificate.bounded import exact, exp, sqrt, square, total
 from svmcvx.data import check_number, check_time_limit
@@ -39,8 +39,6 @@ from svmcvx.formulations.margin import PSVM
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Share of the gap that is asked for to which each problem is solved, and up to which the mean of
 # two solutions is taken in place of one.

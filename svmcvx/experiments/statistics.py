@@ -6,15 +6,14 @@ Differences are first less second. A p-value that does not exist is NaN.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from svmcvx.arrays import Floats
 from svmcvx.errors import DataError
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Fewer differences have no signed-rank test at the level 0.05: 2/2⁵ > 0.05.
 LEAST_RANKED = 6

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from svmcvx.arrays import Floats
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.data import check_features, check_labels, check_time_limit
@@ -30,8 +31,6 @@ from svmcvx.kernels import as_kernel
 from svmcvx.plot.style import class_colours
 from svmcvx.solution import Solution
 from svmcvx.system.files import atomic_write
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # The name of the plane of two principal components.
 PRINCIPAL = "principal"

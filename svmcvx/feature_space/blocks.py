@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.certificate.rows import Ball, row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
@@ -33,8 +34,6 @@ from svmcvx.row_blocks.sources import (
     dask_rows,
 )
 from svmcvx.system.memory import SMALL_ENTRIES
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # End of messages about a block that has changed.
 SAME = "a source must not change"

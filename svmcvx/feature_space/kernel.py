@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, exact, positive_part, total
 from svmcvx.certificate.rows import inner_error, sums_above
 from svmcvx.data import BinaryData, Features
@@ -31,8 +32,6 @@ from svmcvx.kernels.gram_factor import (
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, interruptible, run_with_deadline
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Bytes for each entry of a Gram matrix while a factor is computed: matrix, factor and copies.
 GRAM_BYTES = 8 * 4

@@ -14,6 +14,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, correctly_rounded, exact, sqrt, square, total
 from svmcvx.certificate.exactly import dot_exactly
 from svmcvx.certificate.rows import Ball, Rows
@@ -22,9 +23,6 @@ from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import run_with_deadline
-
-Floats: TypeAlias = NDArray[np.float64]
-
 
 # Largest squared length of an observation in feature space, so that its product with a weight does
 # not overflow.

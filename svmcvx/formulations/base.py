@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Certificate, Dual, Kind, check
 from svmcvx.certificate.bounded import Bounded, exact, signed
 from svmcvx.certificate.rows import Ball
@@ -22,8 +22,6 @@ from svmcvx.kernels import Kernel, KernelLike, Precomputed
 from svmcvx.model import BinaryModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Complementarity makes one of two factors zero, such as a multiplier and the slack of its
 # constraint. In the point of an interior-point solver both are positive: the one below this share

@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import cvxpy.settings as cps
@@ -53,12 +53,11 @@ from cvxpy.atoms.affine.sum import Sum
 from cvxpy.atoms.pnorm import Pnorm
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import GROW, Bounded, exact, roundings, total
 from svmcvx.certificate.rows import Ball, inner_error, norm_above
 from svmcvx.formulations.base import LinearDual, LinearTerm
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Largest absolute value of a multiplier, so that products stay finite.
 LARGEST = 2.0**200

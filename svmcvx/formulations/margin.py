@@ -62,7 +62,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg as sl
@@ -72,6 +72,7 @@ from scipy.optimize import brentq
 
 from svmcvx import numerical as equations
 from svmcvx.arguments import INTERCEPTS, intercept_kind
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import (
     Bounded,
@@ -97,8 +98,6 @@ from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.solution import Evidence, OptimalIntercepts
 from svmcvx.system.deadline import current
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Observations with a margin up to this far above 1 count as support of a model given by (w, b)
 # alone.

@@ -99,13 +99,14 @@ from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import (
     Bounded,
@@ -130,8 +131,6 @@ from svmcvx.model import BinaryModel
 from svmcvx.numerical import MarginOperator, conjugate_gradients, solve_support_equations
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, current, interruptible, run_with_deadline
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Unknowns of a system of the polishing at most.
 LARGEST_SYSTEM = 4000

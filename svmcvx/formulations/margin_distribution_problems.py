@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
 from svmcvx.formulations.base import penalised_space
@@ -29,8 +28,6 @@ from svmcvx.formulations.problem import (
     require_conic_memory,
 )
 from svmcvx.kernels import KernelLike
-
-Floats: TypeAlias = NDArray[np.float64]
 
 FORMS = ("signed", "paper")
 

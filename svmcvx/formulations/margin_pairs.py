@@ -13,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import PartsEvaluation
 from svmcvx.certificate.bounded import (
     GROW,
@@ -37,8 +38,6 @@ from svmcvx.errors import NotCertified
 from svmcvx.formulations.margin import dual_objective, objective
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Multiplications up to which the products of all rows with all normals are one product, though a
 # normal needs its own rows alone.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import cvxpy as cp
 import numpy as np
-from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import BuildError
@@ -26,7 +25,6 @@ from svmcvx.formulations.problem import (
 )
 from svmcvx.kernels import KernelLike
 
-Floats: TypeAlias = NDArray[np.float64]
 Problem = TypeVar("Problem", bound=FormulationProblem)
 
 EXPONENTS = ("power", "rational")

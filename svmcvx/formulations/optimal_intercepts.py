@@ -47,17 +47,16 @@ with a bound on the step of b; where the bound is met, it is stated again around
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import roundings
 from svmcvx.system.deadline import current
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Weights are equal that differ by this share: more than a few roundings, and far less than a
 # tolerance.

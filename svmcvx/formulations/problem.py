@@ -17,9 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 from cvxpy.problems.problem import Cache
 from cvxpy.utilities.canonical import Canonical
-from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded
 from svmcvx.data import CodedLabels, check_number, owned
@@ -41,7 +41,6 @@ from svmcvx.system import clock, memory
 from svmcvx.system.deadline import time_limited
 from svmcvx.system.threads import single_blas_thread
 
-Floats: TypeAlias = NDArray[np.float64]
 Holds: TypeAlias = Callable[[Any], bool]
 
 # Entry of a dual point that holds the multipliers of the rows.

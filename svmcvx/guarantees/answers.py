@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.data import as_array
 from svmcvx.display import ShortRepr, quantity
 from svmcvx.errors import DataError
@@ -20,7 +21,6 @@ from svmcvx.proofs.format import Proof, write_proof
 
 __all__ = ["CertifiedScores", "Guarantee", "Interval"]
 
-Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 

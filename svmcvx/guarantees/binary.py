@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import exact, roundings, sqrt, where
 from svmcvx.data import CodedLabels, Features, binary_data, check_features, check_labels
@@ -42,8 +43,6 @@ from svmcvx.model import BinaryModel, OneVsModel
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
 from svmcvx.solution import REPEATED, OptimalIntercepts, Solution
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Share of its width by which an interval in a proof is wider on either side: coefficients of
 # another checker are rounded in other ways.

@@ -41,6 +41,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import (
     Bounded,
     exact,
@@ -87,7 +88,6 @@ from svmcvx.solution import OptimalIntercepts, Solution
 
 __all__ = ["JOINT", "JointGuarantee", "joint_guarantee"]
 
-Floats: TypeAlias = NDArray[np.float64]
 Chosen: TypeAlias = NDArray[np.intp]
 
 # The losses of the classical machines by the names of their builders.

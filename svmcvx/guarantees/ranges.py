@@ -35,11 +35,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import Bounded, between, exact, maximum
 from svmcvx.data import Features
@@ -61,8 +62,6 @@ from svmcvx.guarantees.theorem import (
 from svmcvx.model import BinaryModel
 
 __all__ = ["Node", "Point", "over_range", "squared_radius"]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import (
     Bounded,
     between,
@@ -85,7 +86,6 @@ from svmcvx.kernels import Kernel, Linear, Polynomial
 from svmcvx.kernels.entry_error import power_above
 from svmcvx.model import KernelModel, LinearModel
 
-Floats: TypeAlias = NDArray[np.float64]
 Chosen: TypeAlias = NDArray[np.intp]
 
 # Bits of a coefficient, and of the sums of all: whole numbers of as many bits are doubles, and

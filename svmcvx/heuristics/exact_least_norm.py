@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.heuristics.signed_rows import never
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class ExactPoint(NamedTuple):

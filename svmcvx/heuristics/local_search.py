@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.heuristics.machines import soft_margin_scores
@@ -22,8 +23,6 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, neve
 from svmcvx.kernels import row_norms
 from svmcvx.numerical import estimated_rounding
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 # Objective of a point with a squared norm and a weight of dropped observations; infinite where it
 # is not feasible.
 ObjectiveValue: TypeAlias = Callable[[float, float], float]

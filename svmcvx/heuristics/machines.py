@@ -12,21 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 import clarabel
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import EPS
 from svmcvx.heuristics.signed_rows import SignedRows, never
 from svmcvx.numerical import line_search
 from svmcvx.system.deadline import OutOfTime, current, run_with_deadline
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 # Larger than any slope of the losses of other rows: a price at which no row is given up.
 HARD = 1e6

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import EPS
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels.functions import distances_above
 from svmcvx.numerical import MarginOperator, solve_support_equations
 from svmcvx.system import memory
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class LeastNorm(NamedTuple):
@@ -92,8 +90,6 @@ def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
         slack=None,
     )
 
-
-Bools: TypeAlias = NDArray[np.bool_]
 
 # Rounding error of margins after a refit, whose point is scaled so that the smallest margin of the
 # set is 1.

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded
 from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores
@@ -26,7 +27,6 @@ from svmcvx.kernels.functions import (
     row_norms_squared,
 )
 
-Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
 # Columns from which the whole matrix by one product costs less than the rows that are used.

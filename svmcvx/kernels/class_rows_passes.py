@@ -16,11 +16,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import GROW, U
 from svmcvx.certificate.rows import UNDERFLOW
 from svmcvx.system.compilation import compiled
 
-Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import U
 from svmcvx.data import Features
 from svmcvx.kernels.entry_error import (
@@ -23,8 +24,6 @@ from svmcvx.kernels.entry_error import (
 )
 from svmcvx.kernels.functions import RBF, Kernel, is_positive, lost_share
 from svmcvx.system.threads import for_each_part
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Entries of a tile: in double precision 1 MiB, which stays in the cache of one core while it is
 # computed and used; and its columns, if there are enough rows.

@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import ELEMENTARY, Bounded, U
 from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Pairs of rows closer than this share of ‖a‖² + ‖b‖² are computed from differences (`distances`).
 CLOSEST = float(np.finfo(np.float64).eps) ** 0.4

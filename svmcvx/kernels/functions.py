@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import ELEMENTARY, U, roundings
 from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.data import Features, check_choice, check_number, check_whole
@@ -42,7 +43,6 @@ from svmcvx.kernels.entry_error import (
 from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system.deadline import check_cancelled
 
-Floats: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[Any]
 KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
 

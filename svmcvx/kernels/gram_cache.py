@@ -12,12 +12,13 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.data import Features
 from svmcvx.kernels.class_rows import ClassRows
 from svmcvx.kernels.columns import KernelProduct
@@ -25,8 +26,6 @@ from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.functions import Kernel
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor
 from svmcvx.system import memory
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass

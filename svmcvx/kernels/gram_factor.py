@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
 from svmcvx.system.deadline import check_cancelled, checkpoint, run_with_deadline
-
-Floats: TypeAlias = NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from svmcvx import losses as functions
+from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import check_choice, check_number
 from svmcvx.display import number
@@ -31,7 +31,6 @@ from svmcvx.solution import Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats: TypeAlias = NDArray[np.float64]
 
 # Parameters of certified paths that are no weights.
 NOT_WEIGHTS = ("p", "gamma", "D")

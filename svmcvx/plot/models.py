@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx import theory
+from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_features, check_labels
 from svmcvx.display import settings
 from svmcvx.errors import DataError, DataTypeError
@@ -34,7 +35,6 @@ from svmcvx.theory.margins import classifier_of, label_codes, model_behind
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats: TypeAlias = NDArray[np.float64]
 
 GRID = 300
 # Share of a class's colour in its region, the rest is the background's; at the ends of a scale of

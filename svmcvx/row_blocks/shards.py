@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.data import as_array, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError, SolverFailed, missing_extra
 from svmcvx.row_blocks.sources import (
@@ -39,7 +40,6 @@ from svmcvx.system.threads import available_threads, single_blas_thread
 
 log = logging.getLogger(__name__)
 
-Floats: TypeAlias = NDArray[np.float64]
 
 # Number of shards of a source, the same for any number of threads, so that sums over shards have
 # the same rounding on any computer. More shards balance the load, fewer cost less bookkeeping. On a

@@ -14,20 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import cvxpy as cp
 import cvxpy.settings as cps
 import numpy as np
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import dims_to_solver_dict
 from cvxpy.reductions.solvers.conic_solvers.scip_conif import SCIP
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import SolverBound
 from svmcvx.solve.policy import DUAL_FEASIBILITY
 from svmcvx.system import clock
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Relative error that is subtracted from a bound that a solver reports.
 ALLOWANCE = DUAL_FEASIBILITY

@@ -37,11 +37,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import signed
 from svmcvx.data import binary_data, check_choice, check_features, check_number
 from svmcvx.errors import DataError, DataTypeError
@@ -52,8 +53,6 @@ from svmcvx.losses import hinge_power
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.solution import Solution
 from svmcvx.theory.margins import label_codes, model_behind
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.data import as_array, check_features, check_weights
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.model import LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def classifier_of(model: Any) -> Any:

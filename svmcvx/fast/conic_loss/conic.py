@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import (
@@ -63,8 +63,6 @@ from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import memory
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an
 # average row; κ counts as at least FEWEST here.

@@ -21,6 +21,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.optimize import nnls
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.fast.core.monitor import Monitor
@@ -35,8 +36,6 @@ from svmcvx.heuristics.signed_rows import least_norm
 from svmcvx.kernels import row_norms
 from svmcvx.numerical import conjugate_gradients, estimated_rounding
 from svmcvx.solution import Status
-
-Floats: TypeAlias = NDArray[np.float64]
 
 SYSTEMS = ("auto", "direct", "conjugate")
 # Solves a regularised Newton system for a right-hand side of the shape of U; None on failure.

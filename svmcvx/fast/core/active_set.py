@@ -31,12 +31,10 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.fast.core.active_set_passes import EMPTY, INSEPARABLE, SOLVED, TOUCHING, solve_active
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.numerical import bordered_solution
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 # Tight observations, at most: the factor of their Gram matrix is dense.
 LARGEST_SUPPORT = 2500

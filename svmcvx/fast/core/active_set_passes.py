@@ -13,10 +13,9 @@ programs, 1983.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from svmcvx.system.compilation import compiled
 
@@ -275,8 +274,6 @@ def remove(L, m, place):
             row[j] = cosine * left + sine * right
             row[j + 1] = cosine * right - sine * left
 
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Added to the diagonal of systems, relative to its largest entry: they are solved where
 # observations depend on each other, and the next step takes its error away.

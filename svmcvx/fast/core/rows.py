@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.errors import DataError
 from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, RowBlock
 from svmcvx.kernels.columns import KernelColumns
@@ -24,7 +25,6 @@ from svmcvx.system import clock, memory
 from svmcvx.system.compilation import compiled
 from svmcvx.system.threads import available_threads
 
-Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
 

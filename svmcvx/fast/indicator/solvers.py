@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import Dual, SolverBound
 from svmcvx.data import check_choice, check_seed
 from svmcvx.fast.core.active_set import GrowingWorkingSet, solve
@@ -61,9 +62,6 @@ from svmcvx.losses import ramp as ramp_loss
 from svmcvx.losses import zero_one as zero_one_loss
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime, interruptible, uninterruptible
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 L0_METHODS = ("auto", "local", "search")
 

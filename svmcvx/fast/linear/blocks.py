@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, Found, Monitor, monitored, solved_from
 from svmcvx.fast.linear.loss_passes import LinearLoss
@@ -35,8 +35,6 @@ from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
-
-Floats: TypeAlias = NDArray[np.float64]
 
 MARGINS = "margins"
 # Operations that read the rows themselves.

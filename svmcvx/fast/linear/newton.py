@@ -40,7 +40,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
@@ -48,6 +48,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS
 from svmcvx.data import BinaryData, Features
 from svmcvx.fast.core.monitor import Monitor
@@ -67,8 +68,6 @@ from svmcvx.numerical import (
 )
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def minimise(

@@ -29,6 +29,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.rows import CachedRows, GramRows, Rows, seconds_of_entry
@@ -40,7 +41,6 @@ from svmcvx.solution import Status
 from svmcvx.system import clock
 from svmcvx.system.memory import columns_in
 
-Floats: TypeAlias = NDArray[np.float64]
 # Lower and upper bound from multipliers and their scores; None if the dual is unbounded.
 BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
 

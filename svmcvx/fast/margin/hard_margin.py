@@ -24,12 +24,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import signed
 from svmcvx.data import BinaryData, Features, binary_data, check_choice
@@ -61,8 +62,6 @@ from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
-
-Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "active-set", "smo")
 # Share of the tolerance to which a working set of rows in blocks is solved.

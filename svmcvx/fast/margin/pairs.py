@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import CheckedParts, check_parts
 from svmcvx.certificate.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
@@ -44,8 +45,6 @@ from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, current, deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
-
-Floats: TypeAlias = NDArray[np.float64]
 
 SOLVER = "fast.psvm/pairs"
 # Observations up to which several problems are solved together, and one; a linear one of more has

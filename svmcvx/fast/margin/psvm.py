@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import Features, binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import DataError
@@ -61,8 +61,6 @@ from svmcvx.model import LinearModel
 from svmcvx.numerical import estimated_rounding
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
-
-Floats: TypeAlias = NDArray[np.float64]
 
 KERNEL_METHODS, LINEAR_METHODS = ("auto", "smo"), ("auto", "newton")
 

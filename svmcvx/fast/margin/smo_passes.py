@@ -29,14 +29,11 @@ without the terms of j.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from svmcvx.system.compilation import compiled
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Least curvature η of a pair, as a share of the squared norms and absolutely; a smaller one is
 # rounding error.

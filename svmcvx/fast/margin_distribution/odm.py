@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.data import binary_data, check_choice, check_seed
 from svmcvx.errors import DataError
@@ -53,7 +53,6 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
 from svmcvx.system.deadline import current
 
-Floats: TypeAlias = NDArray[np.float64]
 METHODS = ("auto", "newton", "dcd")
 # Steps after which the scores, or w, are computed afresh; steps without a smaller gap after which
 # Newton's method on products ends.

@@ -20,12 +20,12 @@ All steps, the certificate included, need products with the data only.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError
@@ -59,8 +59,6 @@ from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

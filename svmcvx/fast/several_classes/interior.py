@@ -10,19 +10,16 @@ Source: [Mehrotra].
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.interior_passes import interior_step
 from svmcvx.fast.several_classes.newton import ScoreBounds, shortened
 from svmcvx.fast.several_classes.penalties import PairPenalty, WeightPenalty
 from svmcvx.fast.several_classes.systems import ScoreSystem
 from svmcvx.solution import Status
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 def interior_steps(

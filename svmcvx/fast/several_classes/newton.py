@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.certificate.bounded import quietly
 from svmcvx.errors import DataError
@@ -59,8 +60,6 @@ from svmcvx.formulations.multiclass.statement import MulticlassStatement, ScoreS
 from svmcvx.model import MulticlassModel
 from svmcvx.numerical import NewtonStep, newton
 from svmcvx.solution import Status
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,17 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import quietly
 from svmcvx.data import Features
 from svmcvx.formulations.multiclass.statement import lengths, pair_differences
 from svmcvx.losses import hinge_power_conjugate
-
-Floats: TypeAlias = NDArray[np.float64]
 
 TINY = float(np.finfo(np.float64).tiny)
 # Least smoothing ν.

@@ -19,6 +19,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import row_sums
 from svmcvx.data import Features
 from svmcvx.fast.several_classes.projection_passes import face_product
@@ -28,7 +29,6 @@ from svmcvx.numerical import conjugate_gradients
 if TYPE_CHECKING:
     from svmcvx.fast.several_classes.penalties import PairInverse, Terms
 
-Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
 

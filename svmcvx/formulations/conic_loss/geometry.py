@@ -23,20 +23,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS
 from svmcvx.certificate.bounded import Bounded, exact, row_sums, signed, sqrt, square, total
 from svmcvx.certificate.rows import Ball, Rows, norm_above, spectrum_above
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels import Linear
 from svmcvx.kernels.entry_error import BoundedGram
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Columns of a covariance up to which its products are bounded entry by entry.
 FEW_COLUMNS = 16

@@ -14,14 +14,14 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, Dual
 from svmcvx.certificate.bounded import (
     Bounded,
@@ -43,8 +43,6 @@ from svmcvx.heuristics.signed_rows import ON_SUPPORT
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.deadline import current
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Entries of the block of weighted rows that is formed at once, so that the data are not copied as a
 # whole.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError, DataTypeError
@@ -33,8 +33,6 @@ from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
 from svmcvx.system import memory
-
-Floats: TypeAlias = NDArray[np.float64]
 
 FORMS = ("reduced", "paper")
 # Bytes for each entry of the dense part of an interior-point method's matrix, its factor and the

@@ -91,13 +91,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, Dual, Evaluation
 from svmcvx.certificate.bounded import (
     Bounded,
@@ -138,8 +138,6 @@ from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel
 from svmcvx.numerical import NewtonStep, newton
 from svmcvx.system.deadline import current
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Relative distances of a repaired γ from the boundary of λ_max(Σ γ_i x_i x_i') ≤ 1. Near the
 # boundary Q⁻¹ amplifies the errors of γ and α; further inside the bound is looser. The best of

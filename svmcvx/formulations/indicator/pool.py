@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, brentq, minimize
 
+from svmcvx.arrays import Floats
 from svmcvx.errors import DataTypeError
 from svmcvx.formulations.conic_loss.models import low_rank_gradient, relaxed_indicator
 from svmcvx.formulations.indicator.statement import L0, CountingStatement
@@ -26,8 +26,6 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, neve
 from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.system.deadline import current, interruptible
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Observations and columns up to which the relaxation is minimised: its work grows with their
 # product, and with the square of the columns.

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 import cvxpy as cp
 import numpy as np
 import scipy.linalg as sl
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import BuildError, DataError
@@ -31,9 +31,6 @@ from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, Model
 from svmcvx.system.deadline import current
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 
 def feasible_gamma(G: Floats, gamma: Floats | None) -> Floats:

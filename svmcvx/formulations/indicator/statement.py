@@ -44,12 +44,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import Dual, Evaluation, Kind
 from svmcvx.certificate.bounded import Bounded, exact, positive_part, roundings, sqrt, square, total
 from svmcvx.certificate.rows import (
@@ -73,9 +74,6 @@ from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, is_constant
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.deadline import OutOfTime, interruptible, run_with_deadline
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 # A kept observation's margin may be below 1 by rounding, and never by more than this.
 LARGEST_SHORTFALL = 1e-3

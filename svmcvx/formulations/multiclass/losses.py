@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import (
     Bounded,
     entropy,
@@ -69,7 +70,6 @@ from svmcvx.losses import slack
 if TYPE_CHECKING:
     import cvxpy as cp
 
-Floats: TypeAlias = NDArray[np.float64]
 Units: TypeAlias = NDArray[np.int64]
 Room: TypeAlias = Callable[[Units], Units]
 

@@ -49,13 +49,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from svmcvx.arguments import intercept_kind
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded, exact, exp, log, row_maxima, sqrt, square, total
 from svmcvx.data import check_choice, check_number, multiclass_data
@@ -94,8 +95,6 @@ from svmcvx.formulations.optimal_intercepts import (
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import OptimalIntercepts
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Shares by which multipliers are shrunk beyond their bound until rounding does not matter.
 SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)

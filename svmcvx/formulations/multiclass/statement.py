@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import (
     Bounded,
@@ -51,7 +52,6 @@ from svmcvx.system import memory
 if TYPE_CHECKING:
     import cvxpy as cp
 
-Floats: TypeAlias = NDArray[np.float64]
 R = TypeVar("R", Floats, Bounded)
 Result = TypeVar("Result")
 

@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.fast.indicator.search.exchange_passes import descend
 from svmcvx.fast.indicator.search.state import CountingSearch, SearchSettings
 from svmcvx.system.deadline import stop_flag
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 # Lengths of random moves, relative to the point's norm, and the margins of rows kept there.
 MOVES, MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7])

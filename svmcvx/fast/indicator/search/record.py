@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from svmcvx.arrays import Floats
+
 Integers: TypeAlias = NDArray[np.int64]
 
 # Doubles whose sum is one multiplier, at most, and the largest absolute value of their exponents.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import Dual
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
@@ -20,9 +19,6 @@ from svmcvx.formulations.indicator.statement import IndicatorStatement
 from svmcvx.heuristics.machines import elastic_filter, soft_margin_scores
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 # Share of the time left that soft margins may take, and the relaxation.
 TIME_SHARE = 0.3

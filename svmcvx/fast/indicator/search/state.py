@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import SolverBound
 from svmcvx.certificate.bounded import Bounded, down, total, up
 from svmcvx.certificate.exactly import balanced
@@ -28,9 +29,6 @@ from svmcvx.heuristics.machines import ramp_descent
 from svmcvx.heuristics.signed_rows import Incumbent, least_norm, violated
 from svmcvx.losses import ramp
 from svmcvx.solution import Status
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 # Points that are better than the incumbent by a smaller share of its value are not looked for.
 IMPROVEMENT = 1e-9

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import up
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.core.rows import Share
@@ -31,8 +32,6 @@ from svmcvx.fast.indicator.search.record import BoundedNodes, Leaf, TreeRecord, 
 from svmcvx.fast.indicator.search.state import SearchSettings, SearchState
 from svmcvx.solution import Status
 from svmcvx.system.deadline import stop_flag
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Arrays of the dives of a thread: the stack, the nodes that were bounded, their bounds, and scratch
 # space, as for :func:`dive`.
