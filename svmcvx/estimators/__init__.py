@@ -1,6 +1,4 @@
-"""scikit-learn estimators of the formulations, and certificates of models that scikit-learn
-trained.
-"""
+"""scikit-learn estimators of the formulations, and certificates of models from scikit-learn."""
 
 from typing import TYPE_CHECKING, NoReturn
 

@@ -276,9 +276,7 @@ class CertifiedClassifier(_Fitted):
         return float(np.average(predicted == labels, weights=weight))
 
     def guarantee(self, X: Any, y: Any) -> Guarantee:
-        """Compute the guarantee of every optimal machine, and store it as ``guarantee_`` for the
-        next two methods.
-        """
+        """Compute the ``guarantee_`` of every optimal machine, for the next two methods."""
         check_is_fitted(self, "solution_")
         self._check_columns(X, reset=False)
         self.guarantee_ = guarantee(self, X, y)
@@ -295,18 +293,14 @@ class CertifiedClassifier(_Fitted):
         return self.guarantee_
 
     def predict_guaranteed(self, T: Any) -> NDArray[Any]:
-        """Return the label of each row that *every* optimal machine predicts, None where that is
-        undecided.
-        """
+        """Return the label of each row by *every* optimal machine, None if undecided."""
         found = self._current_guarantee()
         checked = check_features(T)
         self._check_columns(T, reset=False)
         return found.predict(checked)
 
     def score_interval(self, T: Any, y: Any, metric: str = "accuracy") -> Interval:
-        """Return an interval of what the optimal machine scores on data: one number where nothing
-        that matters is undecided.
-        """
+        """Return an interval of the optimal machine's score; one number if all is decided."""
         check_choice(metric, "metric", METRICS)
         found: Interval = getattr(self._current_guarantee(), metric)(T, y)
         return found
@@ -490,33 +484,25 @@ class CertifiedClassifier(_Fitted):
 
     @property
     def certificate_(self) -> Certificate:
-        """The checked interval around the optimum; of several binary problems the one with the
-        largest gap.
-        """
+        """The checked interval around the optimum; of several problems, of the largest gap."""
         check_is_fitted(self, "solution_")
         return self.solution_.certificate
 
     def to_sklearn(self) -> Any:
-        """Return an ``SVC`` or a ``LinearSVC`` of scikit-learn with the same scores and
-        predictions.
-        """
+        """Return an ``SVC`` or ``LinearSVC`` of scikit-learn with the same scores and labels."""
         made = as_scikit_learn(self.model_)
         if hasattr(self, "feature_names_in_"):
             made.feature_names_in_ = self.feature_names_in_
         return made
 
     def proof_statement(self) -> Statement:
-        """Return the problem that was solved as a proof states it; :func:`svmcvx.verify` can be
-        told to expect it.
-        """
+        """Return the solved problem as a proof states it, for :func:`svmcvx.verify`."""
         check_is_fitted(self, "solution_")
         return self.solution_.proof_statement()
 
     @property
     def n_iter_(self) -> NDArray[np.intp]:
-        """Iterations of the solver in its own unit, at least 1, one number a binary problem, shape
-        (1,) for one problem.
-        """
+        """Iterations in the solver's own unit, at least 1, one number per binary problem."""
         check_is_fitted(self, "solution_")
         counts = []
         for solution in self._solved():
@@ -531,9 +517,7 @@ class CertifiedClassifier(_Fitted):
 
     @property
     def support_(self) -> NDArray[np.intp]:
-        """Rows of the training data with a non-zero multiplier: those of the first class, of the
-        second, …, each in order.
-        """
+        """Training rows with a non-zero multiplier, class by class, each class in order."""
         support = self.model_.support
         if self._codes is None:
             return support

@@ -1,6 +1,4 @@
-"""Certificates of models that scikit-learn, or any program, has trained: their objective, a lower
-bound on the optimum, and the gap.
-"""
+"""Certificates of any program's models: their objective, a lower bound and the gap."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The estimators of the 0-1, ramp and l0 losses: optima by search or by mixed-integer programs, or
-local ones.
-"""
+"""The estimators of the 0-1, ramp and l0 losses: optima by search or programs, or local ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Specialised solvers for large instances, each returning the same certified Solution as the
-general route.
-"""
+"""Specialised solvers for large instances, with the certified Solution of the general route."""
 
 from __future__ import annotations
 

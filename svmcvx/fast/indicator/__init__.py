@@ -1,3 +1,1 @@
-"""The indicator family: programs with z in {0, 1} for the 0-1 loss, the ramp loss and the l0-norm
-hinge.
-"""
+"""The 0-1 loss, the ramp loss and the l0-norm hinge: programs with z in {0, 1}."""

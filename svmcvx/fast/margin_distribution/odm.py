@@ -1,6 +1,4 @@
-"""Fast solvers of the optimal margin distribution machine; the statement is
-:mod:`svmcvx.formulations.margin_distribution.odm`.
-"""
+"""Specialised solvers of :class:`svmcvx.formulations.margin_distribution.ODM`."""
 
 from __future__ import annotations
 

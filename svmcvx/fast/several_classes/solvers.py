@@ -1,6 +1,4 @@
-"""Specialised solvers of M3SVM and of the classical multi-class machines; the statements are in
-:mod:`svmcvx.formulations.multiclass.machines`.
-"""
+"""Specialised solvers of M3SVM and of the classical multi-class machines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Better points for a search that counts losses, found besides the tree: rows change sides one by
-one, from points near the incumbent.
-"""
+"""Better points for a counting search, besides the tree: rows change sides one by one."""
 
 from __future__ import annotations
 

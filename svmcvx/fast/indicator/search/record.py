@@ -1,6 +1,4 @@
-"""What branch and bound decided, and the multipliers of its bounds: enough to prove the bounds
-again.
-"""
+"""Decisions of branch and bound and multipliers of its bounds, which prove these again."""
 
 from __future__ import annotations
 
