@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from functools import cached_property, wraps
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -23,13 +23,41 @@ from svmcvx.model import BinaryModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
+Result = TypeVar("Result")
+
 # Complementarity makes one of two factors zero, such as a multiplier and the slack of its
 # constraint. In the point of an interior-point solver both are positive: the one below this share
 # of the other is taken for zero.
 CLEARLY_ZERO = 1e-3
+# Margins above 1 by no more than this are on the margin, where models list their support.
+ON_SUPPORT = 1e-7
 
 # Formulations whose proofs are checked block by block.
 PROVED_IN_BLOCKS = ("psvm", "penalised psvm", "odm")
+
+
+def latest(method: Callable[[Any, Floats], Result]) -> Callable[[Any, Floats], Result]:
+    """Let a method of one array keep its last value, as the checker asks for it several times."""
+    name = f"_latest_{method.__name__}"
+
+    @wraps(method)
+    def kept(self: Any, argument: Floats) -> Result:
+        known = vars(self).get(name)
+        if known is None or not np.array_equal(known[0], argument):
+            known = vars(self)[name] = argument.copy(), method(self, argument)
+        found: Result = known[1]
+        return found
+
+    return kept
+
+
+def dual_entry(dual: Dual, name: str, owner: str) -> Any:
+    if name not in dual:
+        raise DataError(
+            f"the dual point of {owner} needs the entry {name!r}, got"
+            f" {', '.join(dual) or 'nothing'}"
+        )
+    return dual[name]
 
 
 def usable(values: Any) -> bool:
@@ -344,12 +372,7 @@ class BinaryStatement(Formulation):
         indexed.
         """
         data = self.space.data
-        if name not in dual:
-            raise DataError(
-                f"the dual point of {self.name} needs the entry {name!r}, got"
-                f" {', '.join(dual) or 'nothing'}"
-            )
-        values = np.asarray(dual[name], dtype=np.float64)
+        values = np.asarray(dual_entry(dual, name, self.name), dtype=np.float64)
         if values.shape == (data.rows,):
             return values[data.index]
         if values.shape == (data.n,):

@@ -67,9 +67,6 @@ COEFFICIENT = roundings(8)
 NEARLY = 1e-4
 
 
-# Rows
-
-
 class StandardForm(NamedTuple):
     """Kind and parts of a constraint, rows for each of its entries; multipliers times `factor`."""
 
@@ -246,7 +243,6 @@ def _product(matrix: Any, x: Bounded) -> Bounded:
     )
 
 
-# The order of the norm that is dual to each.
 DUAL_ORDER = {1.0: math.inf, 2.0: 2.0}
 
 

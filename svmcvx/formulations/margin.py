@@ -88,6 +88,7 @@ from svmcvx.certificate.rows import inner_error
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import (
     CLEARLY_ZERO,
+    ON_SUPPORT,
     BinaryStatement,
     LinearDual,
     LinearTerm,
@@ -99,9 +100,6 @@ from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.solution import Evidence, OptimalIntercepts
 from svmcvx.system.deadline import current
 
-# Observations with a margin up to this far above 1 count as support of a model given by (w, b)
-# alone.
-ON_MARGIN = 1e-7
 # Multipliers above this are cut, so that their sums and squares stay numbers.
 LARGEST = 2.0**400
 
@@ -349,9 +347,7 @@ class PSVM(AlphaDualStatement):
     @cached_property
     def cost_below(self) -> Floats:
         """The largest numbers that are at most C s_i, whose rounded product may be above it."""
-        if (self.weight == 1.0).all():
-            return np.full(self.weight.size, self.C)
-        return product_below(self.C, self.weight)
+        return np.full(self.y.size, product_below(self.C, self.loss_weight))
 
     def upper_bound(self) -> Floats | float:
         return self.cost_below if self.p == 1 else math.inf
@@ -440,7 +436,7 @@ class PSVM(AlphaDualStatement):
 
     def _model_at(self, w: Floats, f: Floats, b: float) -> BinaryModel:
         """Return the model of w, given in the columns of the factor, with scores f without bias."""
-        return self.space.model_from_factor(w, b, self.y * (f + b) <= 1.0 + ON_MARGIN)
+        return self.space.model_from_factor(w, b, self.y * (f + b) <= 1.0 + ON_SUPPORT)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return the models of approximate multipliers, and the multipliers repaired.

@@ -9,7 +9,6 @@ it takes part in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -35,6 +34,7 @@ from svmcvx.certificate.bounded import square as bounded_square
 from svmcvx.certificate.exactly import LARGEST_BITS, SMALLEST, SUM_BITS, imbalance, product_below
 from svmcvx.certificate.rows import inner_error, row_norms_above, summed_rows, sums_above
 from svmcvx.errors import NotCertified
+from svmcvx.formulations.base import latest
 from svmcvx.formulations.margin import dual_objective, objective
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
@@ -81,9 +81,7 @@ class PSVMParts:
     @cached_property
     def cost_below(self) -> Floats:
         """The largest numbers that are at most C s_i."""
-        if isinstance(self.weight, float):
-            return np.full(self.y.size, self.C)
-        return product_below(self.C, self.weight)
+        return np.full(self.y.size, product_below(self.C, self.weight))
 
     @cached_property
     def _few(self) -> bool:
@@ -112,25 +110,10 @@ class PSVMParts:
             )
         return found
 
-    @cached_property
-    def _last(self) -> dict[str, tuple[Floats, Any]]:
-        return {}
-
-    def _last_or_new(self, name: str, argument: Floats, compute: Callable[[], Any]) -> Any:
-        """Return the last value under a name, computed anew if its argument was another one."""
-        if name not in self._last or not np.array_equal(self._last[name][0], argument):
-            self._last[name] = argument.copy(), compute()
-        return self._last[name][1]
-
+    @latest
     def normals(self, alpha: Floats) -> tuple[Floats, int]:
         """Return X'αy of the centred rows per problem, and the number of terms of its errors."""
-        found: tuple[Floats, int] = self._last_or_new(
-            "normals", alpha, lambda: self._normals(alpha * self.y)
-        )
-        return found
-
-    def _normals(self, v: Floats) -> tuple[Floats, int]:
-        count, d = self.layout.parts, self.rows.X.shape[1]
+        v, count, d = alpha * self.y, self.layout.parts, self.rows.X.shape[1]
         if self._few:
             table = np.zeros((self.rows.X.shape[0], count))
             table[self._places] = v
@@ -142,12 +125,9 @@ class PSVMParts:
             sides[side, part], most = found.T, max(most, terms)
         return sides[0] + sides[1], most + 1
 
+    @latest
     def linear_scores(self, W: Floats) -> Floats:
         """Return the inner products of the centred rows with the normals of their problems."""
-        found: Floats = self._last_or_new("linear scores", W, lambda: self._linear_scores(W))
-        return found
-
-    def _linear_scores(self, W: Floats) -> Floats:
         if self._few:
             return np.asarray((self.rows.X @ np.ascontiguousarray(W.T))[self._places])
         value = np.empty(self.y.size)
@@ -155,12 +135,10 @@ class PSVMParts:
             value[places] = (rows @ np.ascontiguousarray(W[part].T)).T
         return value
 
+    @latest
     def scores(self, alpha: Floats) -> Bounded | None:
         """Return Kv with v = αy; None if there was no room for the rows."""
-        found: Bounded | None = self._last_or_new(
-            "scores", alpha, lambda: self.rows.products(self.layout, alpha * self.y)
-        )
-        return found
+        return self.rows.products(self.layout, alpha * self.y)
 
     def kernel_scores(self, alpha: Floats) -> Bounded:
         found = self.scores(alpha)

@@ -56,13 +56,7 @@ from svmcvx.certificate.bounded import (
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import check_features
 from svmcvx.errors import DataError, NotCertified
-from svmcvx.formulations.multiclass.losses import (
-    HingeSum,
-    LargestHinge,
-    LogisticSum,
-    Softmax,
-    TopHinge,
-)
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Softmax, TopHinge
 from svmcvx.formulations.multiclass.machines import (
     M3SVM,
     MACHINES,
@@ -319,7 +313,7 @@ def _rooms(loss: Any, alpha: Floats, s: Floats) -> tuple[Floats, Floats]:
         return np.maximum((weight - a).lower, 0.0), alpha
     left = np.maximum(remainder(s, a).lower, 0.0)[:, None]
     if not isinstance(loss, TopHinge) or loss.k == 1:
-        if not isinstance(loss, (LargestHinge, Softmax, TopHinge)):
+        if not isinstance(loss, (Softmax, TopHinge)):
             raise DataError(f"there are no guarantees with the loss {loss.name}")
         return np.broadcast_to(left, alpha.shape), alpha
     # 0 ≤ a ≤ s/k, Σa ≤ s and (k − 1)a ≤ Σa for each of the classes.

@@ -94,8 +94,6 @@ def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
 # Rounding error of margins after a refit, whose point is scaled so that the smallest margin of the
 # set is 1.
 ON_MARGIN = 1e-9
-# Margins above 1 by no more than this are on the margin, where models list their support.
-ON_SUPPORT = 1e-7
 
 
 class Incumbent(NamedTuple):

@@ -36,10 +36,9 @@ from svmcvx.certificate.bounded import (
 )
 from svmcvx.certificate.exactly import nearest_sum
 from svmcvx.feature_space import FeatureSpace, KernelSpace
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import ON_SUPPORT, RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of
 from svmcvx.heuristics.local_search import round_relaxation
-from svmcvx.heuristics.signed_rows import ON_SUPPORT
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.deadline import current

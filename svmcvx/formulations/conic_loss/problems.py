@@ -15,8 +15,8 @@ import scipy.sparse as sp
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
-from svmcvx.data import check_choice, check_number
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.data import check_choice, check_number, check_weights
+from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.conic_loss.models import covariance_factor, enlarged_covariance, moment_of
@@ -354,7 +354,7 @@ def conic_fixed_gamma(
     """
     lam = check_number(lam, "lam")
     data, space = conic_space(X, y, kernel, intercept, None, indefinite)
-    given = _check_gamma(gamma, data.n)
+    given = check_weights(np.asarray(gamma), data.n, name="gamma")
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
     root = _root_of_curvature(statement)
     L, scale = scaled_factor(space)
@@ -380,24 +380,6 @@ def conic_fixed_gamma(
     )
     problem.w = w / scale
     return problem
-
-
-def _check_gamma(gamma: Any, n: int) -> Floats:
-    values = np.asarray(gamma)
-    if values.dtype.kind not in "biuf":
-        raise DataTypeError(f"gamma must be numeric, got dtype {values.dtype}")
-    values = values.astype(np.float64)
-    if values.ndim == 0:
-        values = np.full(n, float(values))
-    if values.shape != (n,):
-        raise DataError(
-            f"gamma must hold one number an observation: expected shape ({n},), got {values.shape}"
-        )
-    if not np.isfinite(values).all() or (values < 0).any():
-        raise DataError(
-            f"gamma must be finite and non-negative; the smallest value is {values.min()}"
-        )
-    return values
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,7 +113,15 @@ from svmcvx.certificate.rows import inner_error
 from svmcvx.data import BinaryData, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry, penalised_space
+from svmcvx.formulations.base import (
+    ON_SUPPORT,
+    BinaryStatement,
+    RecoveredPoints,
+    dual_entry,
+    full_entry,
+    latest,
+    penalised_space,
+)
 from svmcvx.formulations.conic_loss.geometry import (
     ConicMultipliers,
     Geometry,
@@ -132,7 +140,7 @@ from svmcvx.formulations.conic_loss.models import (
     within,
     worst_indicator,
 )
-from svmcvx.heuristics.signed_rows import ON_SUPPORT, least_norm
+from svmcvx.heuristics.signed_rows import least_norm
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel
@@ -248,14 +256,9 @@ class ConicDual(BinaryStatement):
     def _known(self, dual: Dual) -> _Repaired | None:
         return next((known for known in self._repaired if same_point(known.point, dual)), None)
 
-    @cached_property
-    def _last_curvature(self) -> list[tuple[Floats, WeightedSpectrum]]:
-        return []
-
+    @latest
     def _curvature(self, gamma: Floats) -> WeightedSpectrum:
-        if not (self._last_curvature and np.array_equal(self._last_curvature[0][0], gamma)):
-            self._last_curvature[:] = [(gamma.copy(), self.geometry.curvature(gamma))]
-        return self._last_curvature[0][1]
+        return self.geometry.curvature(gamma)
 
     # Multipliers so large that they overflow give the bound −∞.
     @quietly
@@ -487,12 +490,7 @@ class ConicLoss(ConicDual):
     def lam_of(self, dual: Dual) -> float:
         if self.lam is not None:
             return self.lam
-        if "lam" not in dual:
-            raise DataError(
-                "the dual point of the cardinality form needs the entry 'lam', got"
-                f" {', '.join(dual) or 'nothing'}"
-            )
-        lam = float(np.asarray(dual["lam"]).item())
+        lam = float(np.asarray(dual_entry(dual, "lam", "the cardinality form")).item())
         return max(lam, 0.0) if math.isfinite(lam) else 0.0
 
     def dual_constant(self, lam: float) -> Bounded:

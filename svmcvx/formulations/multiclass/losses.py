@@ -64,6 +64,7 @@ from svmcvx.certificate.bounded import (
     where,
 )
 from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS, nearest_sum
+from svmcvx.formulations.base import ON_SUPPORT
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.losses import slack
 
@@ -266,8 +267,6 @@ def _path(capacity: Units, surplus: Units) -> list[int] | None:
 
 # A move z keeps 0 ≤ a ≤ 1 while |z| ≤ 1 and a simplex while |z| ≤ 1/2.
 LONGEST_MOVE = 0.5
-# Differences up to this far above 1 count as support of a model given by (W, b) alone.
-ON_MARGIN = 1e-7
 
 
 class CvxpyLoss(NamedTuple):
@@ -337,7 +336,7 @@ class ScoreLoss(ABC):
         return (
             np.full(f.shape[0], True)
             if self.smooth
-            else np.asarray((f <= 1.0 + ON_MARGIN).any(axis=1))
+            else np.asarray((f <= 1.0 + ON_SUPPORT).any(axis=1))
         )
 
     @property

@@ -61,9 +61,8 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded, exact, exp, log, row_maxima, sqrt, square, total
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, usable
+from svmcvx.formulations.base import CLEARLY_ZERO, ON_SUPPORT, RecoveredPoints, usable
 from svmcvx.formulations.multiclass.losses import (
-    ON_MARGIN,
     HingeSum,
     LargestHinge,
     LogisticSum,
@@ -212,8 +211,6 @@ class ClassicalStatement(MulticlassStatement):
             sparse = np.where(zero, 0.0, W)
             points = [(sparse, b), (W, b)]
         else:
-            # A common shift of the columns changes no difference; with columns that sum to zero the
-            # norms are smallest.
             points = [(W - W.mean(axis=1, keepdims=True), b)]
         return [
             self.model(each, self._middle(each, intercepts, dual)) for each, intercepts in points
@@ -676,7 +673,7 @@ class HardMarginM3SVM(PairwiseStatement):
             b = np.mean(self._ranges(W), axis=0)
             f = self.differences(W, b)
             smallest = float(f.min())
-            support = np.asarray((f <= smallest * (1.0 + ON_MARGIN)).any(axis=1))
+            support = np.asarray((f <= smallest * (1.0 + ON_SUPPORT)).any(axis=1))
             models.append(self.scaled_to_margin(W, b, smallest, support))
         solved = multipliers["pairs"]
         flows = [self.scores.unreduced(-np.asarray(solved))] if usable(solved) else []

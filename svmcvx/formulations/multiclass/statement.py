@@ -36,7 +36,14 @@ from svmcvx.certificate.exactly import SMALLEST, dot_exactly
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Formulation, RecoveredPoints, full_entry, usable
+from svmcvx.formulations.base import (
+    Formulation,
+    RecoveredPoints,
+    dual_entry,
+    full_entry,
+    latest,
+    usable,
+)
 from svmcvx.formulations.multiclass.losses import (
     LONGEST_MOVE,
     ScoreLoss,
@@ -53,7 +60,6 @@ if TYPE_CHECKING:
     import cvxpy as cp
 
 R = TypeVar("R", Floats, Bounded)
-Result = TypeVar("Result")
 
 # Shares of multipliers with room on all sides that are mixed in until the multipliers can be
 # balanced in whole units.
@@ -142,10 +148,6 @@ class ScoreSpace:
             return rows, self.centre
         return Rows(self.X - mean, shifted=True), mean
 
-    @cached_property
-    def _latest(self) -> dict[str, Any]:
-        return {}
-
     def differences(self, S: R) -> R:
         """Return the differences f of scores of shape (n, c)."""
         rows = np.arange(self.data.n)
@@ -226,29 +228,20 @@ class ScoreSpace:
 
     def imbalance(self, alpha: Floats) -> float:
         """Return the largest entry of g_b = B'1 in absolute value: 0 if and only if it is."""
-        found, zero = self._remembered("balance", self._bounded_balance, alpha)
+        found, zero = self._bounded_balance(alpha)
         return 0.0 if zero else max(float(np.abs(found.value).max()), SMALLEST)
 
+    @latest
     def _bounded_balance(self, alpha: Floats) -> tuple[Bounded, bool]:
         """Return g_b, and whether it is exactly 0."""
         found = imbalance(alpha, self.data.codes, self.data.c)
         return found, is_balanced(alpha, self.data.codes, self.data.c, found)
 
-    def _remembered(self, name: str, evaluate: Callable[[Floats], Result], alpha: Floats) -> Result:
-        """Return a value at the latest multipliers, for repair, test and evaluation alike."""
-        known = self._latest.get(name)
-        if known is None or not np.array_equal(known[0], alpha):
-            known = self._latest[name] = (alpha.copy(), evaluate(alpha))
-        found: Result = known[1]
-        return found
-
+    @latest
     def gradient(self, alpha: Floats) -> Gradient:
         """Return G and g_b, of non-negative multipliers, for the data as they were passed."""
-        return self._remembered("gradient", self._gradient, alpha)
-
-    def _gradient(self, alpha: Floats) -> Gradient:
         rows, shift = self._shifted
-        b, _ = self._remembered("balance", self._bounded_balance, alpha)
+        b, _ = self._bounded_balance(alpha)
         W = rows.combined(self._bounded_coefficients(alpha))
         if shift.any() and (b.value.any() or np.any(b.error)):
             W = W + Ball.around(exact(shift[:, None]) * b[None, :])
@@ -301,7 +294,7 @@ class ScoreSpace:
         """
         s, codes, c = self.data.weight, self.data.codes, self.data.c
         alpha = loss.project(alpha, s)
-        if self._remembered("balance", self._bounded_balance, alpha)[1]:
+        if self._bounded_balance(alpha)[1]:
             return alpha
         if loss.cone:
             # Multiples of multipliers are in the domain: at unit size they mix with uniform ones.
@@ -390,12 +383,7 @@ class MulticlassStatement(Formulation):
 
     def multipliers(self, dual: Dual) -> Floats:
         """Return α of a dual point, shape (n, c − 1)."""
-        if "alpha" not in dual:
-            raise DataError(
-                f"the dual point of {self.name} needs the entry 'alpha', got"
-                f" {', '.join(dual) or 'nothing'}"
-            )
-        return self.scores.compress(dual["alpha"], self.name)
+        return self.scores.compress(dual_entry(dual, "alpha", self.name), self.name)
 
     def zero_dual(self) -> Dual:
         return {"alpha": np.zeros((self.scores.data.n, self.scores.data.c))}
