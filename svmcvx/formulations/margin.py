@@ -334,8 +334,6 @@ def best_bias(
 
 @dataclass(frozen=True, eq=False)
 class PSVM(AlphaDualStatement):
-    """The statement of the pSVM bound to data."""
-
     name: ClassVar[str] = "psvm"
     C: float
     p: float
@@ -439,10 +437,7 @@ class PSVM(AlphaDualStatement):
         return self.space.model_from_factor(w, b, self.y * (f + b) <= 1.0 + ON_SUPPORT)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
-        """Return the models of approximate multipliers, and the multipliers repaired.
-
-        The first candidate, if it exists, solves the optimality conditions on the support vectors.
-        """
+        """Return models of approximate multipliers, the polished one first, and these repaired."""
         repaired = self.feasible(alpha)
         f = self.space.point(repaired * self.y).scores.value
         b = self.exact_intercept(f)
@@ -500,8 +495,6 @@ def kind_of_psvm(intercept: str) -> type[PSVM]:
 
 @dataclass(frozen=True, eq=False)
 class PenalisedPSVM(PSVM):
-    """The statement bound to data."""
-
     name: ClassVar[str] = "penalised psvm"
 
     def exact_intercept(self, f: Floats, near: float | None = None) -> float:
@@ -568,10 +561,7 @@ class HardMargin(AlphaDualStatement):
         return RecoveredPoints([], []) if alpha is None else self.recover(alpha)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
-        """Return models scaled to margin 1, if they separate, and multipliers at their best scale.
-
-        An objective of relative error ε has margins off by √ε: the first candidate solves u = 1.
-        """
+        """Return models of margin 1, if they separate, and multipliers at their best scale."""
         start = self.feasible(alpha)
         return self._candidates(
             [point for point in (self._polish(start), start) if point is not None]
@@ -597,10 +587,7 @@ class HardMargin(AlphaDualStatement):
         return RecoveredPoints(models, duals)
 
     def separating(self, model: BinaryModel) -> BinaryModel | None:
-        """Return the multiple with the middle bias and margins ≥ 1 for certain; None without any.
-
-        Data with a large offset round a large intercept, so that scores are evaluated again.
-        """
+        """Return the multiple with the middle bias and margins ≥ 1 for certain, None without."""
         best = None
         for _ in range(6):
             u = self.margins_of(model)

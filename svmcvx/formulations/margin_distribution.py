@@ -201,8 +201,6 @@ class ODMStatement(BinaryStatement):
 
 @dataclass(frozen=True, eq=False)
 class ODM(ODMStatement):
-    """The statement of the ODM bound to data."""
-
     name: ClassVar[str] = "odm"
     C1: float
     C2: float
@@ -301,14 +299,12 @@ class ODM(ODMStatement):
         )
 
     def _polish(self, u: Floats) -> tuple[Floats, Floats | None] | None:
-        r"""Run Newton's method on P from the margins `u`; None if it fails.
+        r"""Return θ of P's minimiser, and w if it is solved for, by Newton's method from `u`.
 
-        Return θ of the minimiser, and w where that was solved for. P is piecewise quadratic, so the
-        method ends when the pieces stop changing. While it is known which margins are too short or
-        too long, the set A, the conditions are linear: :math:`\theta_A = S (t - u_A)` with the
-        stiffness :math:`S = \mathrm{diag}(2 C c)` and the ends t of the band. They are solved for
-        θ_A, or for w where that is the smaller system: :math:`(S^{-1} + Q_{AA}) \theta_A = t` or
-        :math:`(I + Z_A' S Z_A) w = Z_A' S t`, where :math:`Z = YL`, :math:`Q = ZZ'`.
+        P is piecewise quadratic; the method ends when the set A of margins outside the band stays.
+        On A the conditions are :math:`\theta_A = S (t - u_A)` with :math:`S = \mathrm{diag}(2 C c)`
+        and the ends t of the band: :math:`(S^{-1} + Q_{AA}) \theta_A = t`, or if that is smaller
+        :math:`(I + Z_A' S Z_A) w = Z_A' S t`, with :math:`Z = YL`, :math:`Q = ZZ'`.
         """
         L, c = self.space.factor, self.share
         theta: Floats = np.zeros(u.size)
@@ -502,10 +498,7 @@ def odml_objective(
     share: Any = None,
     around: float | None = None,
 ) -> Any:
-    """Return the objective of plain or bounded numbers, by default with c = 1/n.
-
-    The variance is taken `around` a number, by default the mean, where it is least.
-    """
+    """Return the ODML objective, with the variance `around` the mean by default, the least one."""
     c = 1.0 / u.size if share is None else share
     m = weighted_total(c, u) if around is None else around
     return 0.5 * squared_norm + weighted_total(c, lam1 * square(u - m) - lam2 * u + C * slack(u))
@@ -711,8 +704,6 @@ class _ODML(ODMStatement):
 
 @dataclass(frozen=True, eq=False)
 class ODML(_ODML):
-    """The statement of the soft-margin ODML bound to data."""
-
     name: ClassVar[str] = "odml"
     C: float
 

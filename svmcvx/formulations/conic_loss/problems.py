@@ -80,11 +80,7 @@ class ConicSDP(FormulationProblem):
         return statement.recover(*point, duals, float(lam) if usable(lam) else None)
 
     def model_at_variables(self) -> BinaryModel | None:
-        """Return the model of the present w and W, with their second moment.
-
-        A factor of at most 1 + :data:`LARGEST_ROW_REPAIR` on the covariance meets the cardinality
-        row.
-        """
+        """Return the model, its covariance scaled by at most 1 + :data:`LARGEST_ROW_REPAIR`."""
         point = self._mean_and_covariance()
         if point is None:
             return None

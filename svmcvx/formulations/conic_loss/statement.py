@@ -284,10 +284,7 @@ class ConicDual(BinaryStatement):
         return found if math.isfinite(found.lower_end) else NOTHING
 
     def _alpha_by_newton(self, gamma: Floats, lam: float) -> Floats:
-        """Return α at the minimum of q(w) = ‖w‖² + Σ L(u_i; γ_i), by Newton's method from w = 0.
-
-        :math:`h = L + γ(1-u)²` is smoothed at u = 1, with a width that shrinks.
-        """
+        """Return α at the minimum of q(w) = ‖w‖² + Σ L(u_i; γ_i), smoothed, by Newton's method."""
         rows, alpha = np.flatnonzero(gamma > 0), np.zeros(gamma.size)
         if rows.size == 0 or lam == 0:
             return alpha

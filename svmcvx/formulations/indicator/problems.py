@@ -156,10 +156,7 @@ class CountingProblem(DroppingProblem):
         return RecoveredPoints(models, list(self.relaxed_duals))
 
     def model_at_variables(self) -> BinaryModel | None:
-        """Return the model of the values of ``w`` and ``b``; None where they have none.
-
-        Kept margins short of 1 by a tolerance are repaired in the model and in the variables.
-        """
+        """Return the model of ``w``, ``b``, both scaled to kept margins of 1; None without any."""
         w, b, kept = self.solver_point()
         if w is None:
             return None

@@ -129,9 +129,6 @@ def multiclass(
     return ClassicalProblem(cp.Minimize(objective), constraints, statement, [parameter])
 
 
-# The six machines by names of their own
-
-
 class ClassicalBuilder(Protocol):
     """:func:`multiclass` at one loss."""
 
