@@ -1,4 +1,4 @@
-"""What all statements share: a formulation bound to data."""
+"""A formulation bound to data, the base of all statements."""
 
 from __future__ import annotations
 
@@ -159,9 +159,7 @@ class Formulation(ShortRepr, ABC):
     _weights_of_columns: ClassVar[bool] = False
 
     def with_added_constraints(self) -> Self:
-        """Return the statement with further constraints; the same unless a part of it rests on an
-        optimum.
-        """
+        """Return the statement without the parts that rest on an optimum; the same by default."""
         return self
 
     def recover_from(
@@ -201,9 +199,7 @@ class Formulation(ShortRepr, ABC):
         return None
 
     def evidence(self, model: Any = None) -> Evidence | None:
-        """Return what a proof of `model`, or of any, needs besides; None if the second checker does
-        not know the formulation.
-        """
+        """Return the rest of a proof of `model`; None if the second checker lacks the statement."""
         return None
 
     def proof_statement(self) -> Statement:
@@ -223,31 +219,23 @@ class Formulation(ShortRepr, ABC):
         return evidence.statement(self.name, self.hyperparameters, self.kernel, facts)
 
     def optimal_intercepts(self, model: Any) -> OptimalIntercepts | None:
-        """Return the intercepts that are optimal with the weights of `model`; None where no
-        intercept is free.
-        """
+        """Return the optimal intercepts for the weights of `model`; None where none is free."""
         return None
 
     @property
     def data_facts(self) -> DataFacts | None:
-        """What :attr:`svmcvx.Solution.data` remembers of the data; None for a formulation that does
-        not say.
-        """
+        """The facts of :attr:`svmcvx.Solution.data`; None for a formulation without them."""
         return None
 
     def explain(self, status: str) -> str:
-        """Explain a status such as ``"infeasible"`` or ``"unbounded"`` for these data, if there is
-        no point.
-        """
+        """Explain a status such as ``"infeasible"`` for these data, if there is no point."""
         if status in (Status.TIME_LIMIT, Status.INTERRUPTED):
             return "no feasible point was found before the solver was stopped; raise time_limit"
         return f"the problem is {status}"
 
     @property
     def details(self) -> Mapping[str, Floats]:
-        """Arrays that are part of an answer, indexed like the data that were passed in; none by
-        default.
-        """
+        """Arrays of an answer, indexed like the data that were passed in; none by default."""
         return {}
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
@@ -302,7 +290,6 @@ class BinaryStatement(Formulation):
 
     @cached_property
     def weight(self) -> Floats:
-        """Weights of the losses."""
         return self.space.data.weight
 
     @cached_property
@@ -315,17 +302,15 @@ class BinaryStatement(Formulation):
         return signed(self.y, self.space.scores(model))
 
     def penalty(self, model: BinaryModel) -> Bounded:
-        """Return what the formulation penalises of a model."""
+        """Return the penalised size of a model."""
         return self.space.squared_norm(model)
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Facts of the kernel."""
         return self.space.facts
 
     @property
     def kernel(self) -> Kernel | None:
-        """That of the feature space."""
         return self.space.kernel
 
     @property
@@ -335,7 +320,6 @@ class BinaryStatement(Formulation):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """The kernel."""
         return {"kernel": self.kernel_name}
 
     @property
@@ -344,9 +328,7 @@ class BinaryStatement(Formulation):
         return DataFacts.of(self.space.data, precomputed=isinstance(self.space.kernel, Precomputed))
 
     def evidence(self, model: Any = None) -> Evidence | None:
-        """Return intercept, weights and the name of the data, arrays that the problem is given, and
-        those of the model.
-        """
+        """Return intercept, weights, the data's name, and the arrays of problem and model."""
         data = self.space.data
         if self.space.is_linear and self.space.blockwise:
             # Name and weights of the data are read when a proof is saved.
@@ -362,15 +344,11 @@ class BinaryStatement(Formulation):
         return {}
 
     def spread(self, model: Any) -> Mapping[str, Floats]:
-        """The arrays of a model that a proof needs in addition to its coefficients; nothing by
-        default.
-        """
+        """Return the arrays of a model that a proof needs beside its coefficients, if any."""
         return {}
 
     def entry(self, dual: Dual, name: str) -> Floats:
-        """Return one entry of a dual point for the observations that are kept, whichever way it is
-        indexed.
-        """
+        """Return an entry of a dual point for the kept observations, for either indexing."""
         data = self.space.data
         values = np.asarray(dual_entry(dual, name, self.name), dtype=np.float64)
         if values.shape == (data.rows,):
@@ -384,9 +362,7 @@ class BinaryStatement(Formulation):
 
     @classmethod
     def expansion_multipliers(cls, dual: Dual) -> Floats | None:
-        r"""Return the multipliers of :math:`y_i\varphi(x_i)` in w, from an exported dual point;
-        None where they are not in it.
-        """
+        r"""Return the multipliers of :math:`y_i\varphi(x_i)` in w; None if there are none."""
         return None
 
     def export_dual(self, dual: Dual) -> Dual:

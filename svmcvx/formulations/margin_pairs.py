@@ -1,5 +1,5 @@
 """The pSVM of many pairs of classes, or of each class against the rest: their objectives and dual
-objectives as arrays, one number a problem.
+objectives as arrays, one number per problem.
 
 The formulas are those of :mod:`svmcvx.formulations.margin`. What is shared is evaluated
 once: rows of the kernel matrix, and the products of a class with the normals of all problems that

@@ -1,4 +1,4 @@
-"""A cvxpy problem that knows its statement, and what all builders do around it."""
+"""A cvxpy problem with its statement, and the common parts of all builders."""
 
 from __future__ import annotations
 

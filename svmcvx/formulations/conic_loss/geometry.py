@@ -1,4 +1,4 @@
-r"""What bounds on the conic loss need of the data.
+r"""The data in bounds on the conic loss.
 
 These are proofs that :math:`Q = I - \sum_i\gamma_i\varphi_i\varphi_i'` is definite, and lower
 bounds of :math:`\psi(w) = w'Qw - c'w` with :math:`c = \sum_i a_i\varphi_i`, for feature vectors

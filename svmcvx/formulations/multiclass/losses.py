@@ -19,7 +19,7 @@ over multipliers :math:`a \ge 0` in a convex domain A, with the concave function
 - margin: 0 where every f ≥ 1, else infinite; :math:`\sum a_k`, a ≥ 0;
 
 with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Arrays have
-one row an observation, shape (n, c − 1); the column j is the j-th class other than :math:`y_i`.
+one row per observation, shape (n, c − 1); the column j is the j-th class other than :math:`y_i`.
 
 
 **Exact constraints.** Numbers on a grid of powers of two that are not too long are added without

@@ -35,7 +35,7 @@ constraint :math:`|G_{jk}| \le \lambda`. At the optimum :math:`W = G/(2\lambda)`
 symbol         meaning                                                  shape
 ============== ======================================================== =========
 X, y           data, labels of c classes                                (n, d), (n,)
-W, b           weights, one column a class; biases                      (d, c), (c,)
+W, b           weights, one column per class; biases                    (d, c), (c,)
 f              score differences to the other classes, in order         (n, c − 1)
 alpha          multipliers of f, zero for the own class                 (n, c)
 ============== ======================================================== =========
@@ -330,7 +330,7 @@ class M3SVM(PairwiseStatement):
     subject to :math:`\sum_{k<l}\|S_{kl}\|_* \le 1`. The smallest margin between two classes is 2
     over that value.
 
-    Column kl of WP is :math:`w_k - w_l`, k < l; S has one column a pair, shape (d, c(c − 1)/2).
+    Column kl of WP is :math:`w_k - w_l`, k < l; S has one column per pair, shape (d, c(c − 1)/2).
 
     The losses are summed, not averaged, and b is penalised by ε alone, so that adding a constant to
     a feature changes the problem (little while the offset times :math:`\sqrt\varepsilon` is

@@ -1,6 +1,4 @@
-"""What all multi-class formulations share: a statement on score differences bound to data, and its
-cvxpy problem.
-"""
+"""Statements on score differences bound to data, the base of all multi-class formulations."""
 
 from __future__ import annotations
 
