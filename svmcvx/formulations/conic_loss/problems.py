@@ -263,7 +263,9 @@ class ConicFixedGammaProblem(FormulationProblem):
             duals.append(
                 {"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)}
             )
-        points = [*(statement.minimiser_on_piece(w, near) for near in NEAR_KINK), w]
+        start = statement.minimiser(duals[0])
+        points = [w, start]
+        points += [statement.minimiser_on_piece(p, near) for p in (w, start) for near in NEAR_KINK]
         return RecoveredPoints([statement.model(point) for point in points], duals)
 
     def model_at_variables(self) -> BinaryModel | None:

@@ -283,11 +283,15 @@ class ConicDual(BinaryStatement):
             found = found + self.geometry.minimum(curvature, m, mu)
         return found if math.isfinite(found.lower_end) else NOTHING
 
-    def _alpha_by_newton(self, gamma: Floats, lam: float) -> Floats:
-        """Return α at the minimum of q(w) = ‖w‖² + Σ L(u_i; γ_i), smoothed, by Newton's method."""
-        rows, alpha = np.flatnonzero(gamma > 0), np.zeros(gamma.size)
+    def _alphas_by_newton(self, gamma: Floats, lam: float) -> list[Floats]:
+        """Return α at the minimum of q(w) = ‖w‖² + Σ L(u_i; γ_i), by Newton's method from w = 0.
+
+        :math:`h = L + γ(1-u)²` is smoothed at u = 1, with a width that shrinks. Each width has its
+        α, since rounding may spoil the later ones.
+        """
+        rows = np.flatnonzero(gamma > 0)
         if rows.size == 0 or lam == 0:
-            return alpha
+            return [np.zeros(gamma.size)]
         L = self.factor[rows]
         A = (L.toarray() if sp.issparse(L) else L) * self.y[rows, None]
         bend, height = gamma[rows], lam * self.weight[rows]
@@ -295,14 +299,15 @@ class ConicDual(BinaryStatement):
         # infinite.
         with np.errstate(over="ignore"):
             slope, knee = np.sqrt(bend) * np.sqrt(height), np.sqrt(height) / np.sqrt(bend)
-        lagrangian = _SmoothedLagrangian(A, bend, slope, knee, current().passed)
+        lagrangian, found = _SmoothedLagrangian(A, bend, slope, knee, current().passed), []
         for width in SMOOTHINGS:
             lagrangian.smooth(width)
             newton(lagrangian)
+            found.append(np.zeros(gamma.size))
+            found[-1][rows] = lagrangian.multipliers()
             if lagrangian.stop():
                 break
-        alpha[rows] = lagrangian.multipliers()
-        return alpha
+        return found
 
     def gamma_upper_bound(self) -> Floats | float:
         """Return the upper bound on a feasible γ."""
@@ -352,7 +357,8 @@ class ConicDual(BinaryStatement):
             best = better(best, np.nan_to_num(given))
         if self.improve_alpha or best is nothing:
             scale = max(scales)
-            best = better(best, self._alpha_by_newton(gamma * scale, lam) / math.sqrt(scale))
+            for alpha in self._alphas_by_newton(gamma * scale, lam):
+                best = better(best, alpha / math.sqrt(scale))
         self._repaired[:] = [best, *self._repaired[: KEPT - 1]]
         return best.point
 
@@ -383,7 +389,7 @@ class ConicDual(BinaryStatement):
         if not gamma.any() and (alpha is None or not alpha.any()):
             return self.dual_constant(lam)
         if alpha is None:
-            alpha = self._alpha_by_newton(gamma, lam)
+            alpha = self._alphas_by_newton(gamma, lam)[-1]
         return self._bound(gamma, alpha, lam, self._curvature(gamma))
 
 
@@ -677,6 +683,12 @@ class ConicFixedGamma(ConicDual):
         values, vectors = sl.eigh(weighted_gram(self.factor, self.gamma), check_finite=False)
         trace = float(self.gamma @ self.squared_row_norms)
         return values, vectors, float(inner_error(sum(self.factor.shape), trace))
+
+    def minimiser(self, dual: Dual) -> Floats:
+        """Return the minimiser w of the Lagrangian of a feasible dual point."""
+        values, vectors, error = self.spectrum
+        c = np.asarray(self.factor.T @ (self.y * (dual["alpha"] - 2.0 * dual["gamma"])))
+        return np.asarray(0.5 * vectors @ ((vectors.T @ c) / np.maximum(1.0 - values, error)))
 
     def minimiser_on_piece(self, w: Floats, near: float) -> Floats:
         r"""Return the minimiser of the quadratic piece of q that `w` lies on.
