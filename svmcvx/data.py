@@ -213,7 +213,7 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
         raise DataError(
-            f"{name} must hold one number an observation: expected shape ({n},), got"
+            f"{name} must hold one number per observation: expected shape ({n},), got"
             f" {weights.shape}"
         )
     if not np.isfinite(weights).all() or (weights < 0).any():

@@ -222,7 +222,7 @@ def test_gamma_is_checked():
     ):
         sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
     with pytest.raises(
-        DataError, match=r"gamma must hold one number an observation: expected shape \(10,\)"
+        DataError, match=r"gamma must hold one number per observation: expected shape \(10,\)"
     ):
         sx.conic_fixed_gamma(X, y, gamma=[1.0, 2.0], lam=1.0)
     with pytest.raises(DataError, match="gamma must be finite and non-negative"):

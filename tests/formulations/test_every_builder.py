@@ -627,7 +627,7 @@ def test_bad_arguments_are_named(case):
             refused(rf"{name} must be", **{name: value})
         refused(rf"{name} must be a number", **{name: "1"})
     if case.weights:
-        refused("one number an observation", sample_weight=[1.0])
+        refused("one number per observation", sample_weight=[1.0])
     if case.takes.kernel:
         refused("kernel must be one of", kernel="gauss")
         refused("square matrix", X=case.data[0], kernel="precomputed")

@@ -327,7 +327,7 @@ def test_a_users_incumbent_is_taken():
         (
             lambda X, y: zero_one_mio(X, y, lam=1.0, M=[1.0, 2.0]),
             DataError,
-            "one number an observation",
+            "one number per observation",
         ),
         (
             lambda X, y: zero_one_mio(X, y, lam=1.0, M=np.full(7, np.nan)),

@@ -77,7 +77,7 @@ def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
     values = np.asarray(M)
     if values.dtype.kind not in "iuf" or values.shape not in ((data.rows,), (data.n,)):
         raise DataError(
-            f"M must hold one number an observation: expected shape ({data.rows},), got"
+            f"M must hold one number per observation: expected shape ({data.rows},), got"
             f" {values.shape}"
         )
     values = values.astype(np.float64)
