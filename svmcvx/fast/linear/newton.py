@@ -25,7 +25,7 @@ centre a is minimised in (w, b) until the part of the gap from the gradient is a
 part; then its multipliers become the centre and σ grows. The second derivatives weigh only the
 observations in a band of width 1/σ around the kink, in the end about as many as there are features,
 so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed
-one.
+one. For p = 1 it ends as soon as the set of free multipliers is optimal (:class:`Polish`).
 
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
@@ -49,12 +49,12 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate import EPS
+from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import BinaryData, Features
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.linear import loss_passes as passes
-from svmcvx.fast.linear.loss_passes import LinearLoss
+from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
 from svmcvx.kernels.gram_cache import CachedKernel
@@ -65,6 +65,7 @@ from svmcvx.numerical import (
     conjugate_gradients,
     estimated_rounding,
     newton,
+    semidefinite_solution,
 )
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
@@ -128,6 +129,7 @@ class _Descent:
         self.w, self.b, self.sigma, self.settings = w, b, sigma, settings
         self.q = np.zeros(problem.d) if problem.linear_term is None else problem.linear_term
         rows.set_point(w)
+        self.polish = Polish(rows) if Polish.applies(problem, rows) else None
         # Steps so far, and those up to the last progress; steps without progress that count; the
         # best of the gap and of the lower bound.
         self.steps, self.improved, self.idle = 0, 0, 0
@@ -176,6 +178,12 @@ class _Descent:
             grow_sigma = part <= 0.1 * left or negligible
         if status is None and (self._exhausted(negligible or grow_sigma) or not math.isfinite(gap)):
             status = Status.INACCURATE
+        if status is None and self.polish is not None and (end := self.polish(grow_sigma)):
+            judged = bounds.update_bounds(end.w, end.b, end.response, end.w)
+            if judged.better_lower:
+                rows.best_alpha = end.alpha
+            if relative_gap(bounds.best.lower, bounds.best.upper) <= monitor.tol:
+                status = monitor.report(steps, judged.lower, judged.upper)
         if status is None and grow_sigma:
             rows.update_prox_center()
             if self.sigma < self.settings.largest_sigma:
@@ -836,6 +844,65 @@ def _iterated_step(
     if not step.any():
         return -gradient, 0.0
     return step[:d], float(step[d]) if problem.bias else 0.0
+
+
+class Polished(NamedTuple):
+    """A point (w, b), its multipliers with w = w(α), and sums over the observations."""
+
+    w: Floats
+    b: float
+    alpha: Floats
+    response: RowSums
+
+
+class Polish:
+    r"""The exact optimum for p = 1, once it is known which multipliers lie inside their bounds.
+
+    Multipliers at 0 and c are fixed, and the others F solve :math:`X_Fw + b = y_F,\; w =
+    X'(y\alpha),\; y'\alpha = 0`: as many equations as there are features and one more, unless rows
+    are equal.
+    """
+
+    def __init__(self, rows: Margins) -> None:
+        self.rows = rows
+        self.before = self.tried = np.zeros(0, dtype=np.intp)
+
+    @staticmethod
+    def applies(terms: LinearTerms, rows: Margins) -> bool:
+        plain = terms.linear_term is None and not terms.variance and not terms.kernel_expansion
+        return rows.whole and terms.loss.kind == HINGE and plain
+
+    def __call__(self, end_of_round: bool) -> Polished | None:
+        """Solve for the multipliers that were free before, or are few at the end of a round."""
+        free, equations = np.flatnonzero(self.rows.slope), self.rows.problem.d + 1
+        before, self.before = self.before, free
+        # The system takes the cube of their number.
+        if not 0 < free.size <= min(4 * equations, 1000) or np.array_equal(free, self.tried):
+            return None
+        if not (end_of_round and free.size <= equations) and not np.array_equal(free, before):
+            return None
+        self.tried = free
+        m, c = self.rows.problem, self.rows.problem.c
+        v = np.where(self.rows.alpha >= c, c, 0.0)
+        v[free] = self.rows.alpha[free]
+        v *= m.y
+        Z = m.X[free]
+        system = Z @ Z.T
+        found = semidefinite_solution(
+            system.toarray() if sp.issparse(system) else system,
+            m.y[free] - Z @ (m.X.T @ v),
+            np.ones(free.size) if m.bias else None,
+            -float(v.sum()),
+        )
+        if found is None:
+            return None
+        inside, b = (v[free] + found[0]) * m.y[free], found[1]
+        room = 1e-8 * c[free]
+        if not ((inside >= -room) & (inside <= c[free] + room)).all():
+            return None
+        v[free] = np.clip(inside, 0.0, c[free]) * m.y[free]
+        w = np.asarray(m.X.T @ v)
+        return Polished(w, b, v * m.y, m.sums_of(v * m.y, self.rows.loss_of(w, b)))
 
 
 class KernelNewton:
