@@ -10,7 +10,7 @@ from tests.conftest import make_data
 X, Y = make_data(seed=0, n=12, d=2)
 
 
-@pytest.mark.parametrize("seed", [*range(30), 225])
+@pytest.mark.parametrize("seed", [*range(30), 225, 683])
 def test_extreme_numbers_end_in_an_interval_or_an_error_of_the_package(seed):
     call, end, _, why = check(seed)
     assert end not in ("FALSE", "MISS"), (call, why)

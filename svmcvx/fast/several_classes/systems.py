@@ -215,6 +215,8 @@ class ScoreSystem:
             schur[np.diag_indices(c)] += bias
             common = (np.trace(schur) or 1.0) / c**2
             missing = -gradient[d] - Q.T @ nu
+            if not np.isfinite(schur).all():
+                return None
             step[d], *_ = np.linalg.lstsq(schur + common, missing, rcond=1e-14)
             nu = nu + solved[:, 1:] @ step[d]
         weighted = np.zeros((members.size, c))
