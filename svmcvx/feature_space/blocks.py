@@ -170,7 +170,7 @@ class BlockSpace(LinearSpace):
         for last, scores in self._last_scores:
             if last.intercept == model.intercept and np.array_equal(last.coef, model.coef):
                 return scores
-        found = joined(self._each(_scores, None, self.compared, model.without_support()))
+        found = concatenate(self._each(_scores, None, self.compared, model.without_support()))
         self._last_scores[:] = [(model, found)]
         return found
 
@@ -248,7 +248,7 @@ class BlockSpace(LinearSpace):
         return self.settings._replace(compared=True)
 
 
-def joined(parts: Sequence[Bounded]) -> Bounded:
+def concatenate(parts: Sequence[Bounded]) -> Bounded:
     """Return the numbers of all blocks as one array."""
     return Bounded(
         np.concatenate([part.value for part in parts]),

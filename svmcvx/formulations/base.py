@@ -41,14 +41,14 @@ def latest(method: Callable[[Any, Floats], Result]) -> Callable[[Any, Floats], R
     name = f"_latest_{method.__name__}"
 
     @wraps(method)
-    def kept(self: Any, argument: Floats) -> Result:
+    def call(self: Any, argument: Floats) -> Result:
         known = vars(self).get(name)
         if known is None or not np.array_equal(known[0], argument):
             known = vars(self)[name] = argument.copy(), method(self, argument)
         found: Result = known[1]
         return found
 
-    return kept
+    return call
 
 
 def dual_entry(dual: Dual, name: str, owner: str) -> Any:

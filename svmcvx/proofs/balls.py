@@ -132,10 +132,10 @@ class Balls:
         return below(self.ball), -below(-self.ball)
 
     @classmethod
-    def joined(cls, parts: Sequence[Balls]) -> Balls:
+    def concatenate(cls, parts: Sequence[Balls]) -> Balls:
         return cls(np.concatenate([part.values for part in parts]))
 
-    def placed(self, size: int, places: NDArray[np.intp]) -> Balls:
+    def scatter(self, size: int, places: NDArray[np.intp]) -> Balls:
         found = np.full(size, arb(0), dtype=object)
         found[places] = self.values
         return Balls(found)
@@ -150,7 +150,7 @@ class Balls:
             return cls(parts)
         step = max(1, BLOCK // max(1, v.values.size))
         parts = [as_matrix(matrix[i : i + step]) for i in range(0, matrix.shape[0], step)]
-        return cls.joined([cls([]), *(cls.times(part, v) for part in parts)])
+        return cls.concatenate([cls([]), *(cls.times(part, v) for part in parts)])
 
     @staticmethod
     def mean(first: Floats, second: Floats) -> Matrix:
@@ -186,7 +186,7 @@ class Balls:
         if name == "laplacian":
             rows, columns = Balls.exactly(A), Balls.exactly(B)
             distances = [(rows[i] - columns).size().sum(axis=1) * gamma for i in range(m)]
-            return arb_mat(m, n, (-Balls.joined(distances)).exp().entries)
+            return arb_mat(m, n, (-Balls.concatenate(distances)).exp().entries)
         shift = arb(kernel["coef0"])
         arguments = (as_matrix(A) * as_matrix(B).transpose() * gamma).entries()
         if name == "polynomial":

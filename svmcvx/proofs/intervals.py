@@ -154,10 +154,10 @@ class Interval:
         return (-math.inf if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
 
     @classmethod
-    def joined(cls, parts: Sequence[Interval]) -> Interval:
+    def concatenate(cls, parts: Sequence[Interval]) -> Interval:
         return cls(*(np.concatenate([getattr(x, end) for x in parts]) for end in ("low", "high")))
 
-    def placed(self, size: int, places: NDArray[np.intp]) -> Interval:
+    def scatter(self, size: int, places: NDArray[np.intp]) -> Interval:
         """Return an array of zeros that has the numbers at these places."""
         low, high = np.zeros(size), np.zeros(size)
         low[places], high[places] = self.low, self.high

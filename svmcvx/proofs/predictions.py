@@ -80,8 +80,8 @@ class Machine:
         else:
             self.rows = np.union1d(problem.index, problem.support)
             places = np.searchsorted(self.rows, problem.support)
-            given = Balls.exactly(model["dual_coef"]).placed(self.rows.size, places)
-            own = v.placed(self.rows.size, np.searchsorted(self.rows, problem.index))
+            given = Balls.exactly(model["dual_coef"]).scatter(self.rows.size, places)
+            own = v.scatter(self.rows.size, np.searchsorted(self.rows, problem.index))
         given = given / divisor
         self.weights, difference = (given + own) * 0.5, given - own
         if space.kernel is None:

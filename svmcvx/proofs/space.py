@@ -145,12 +145,12 @@ class Space(Generic[N]):
         if rows.size * self.columns.size <= STORED and np.isin(columns, self.columns).all():
             blocks, v = (
                 self._stored,
-                v.placed(self.columns.size, np.searchsorted(self.columns, columns)),
+                v.scatter(self.columns.size, np.searchsorted(self.columns, columns)),
             )
         else:
             rows = np.union1d(index, columns)
             blocks = self._blocks(rows, columns)
-        found = self.numbers.joined([self.numbers.times(block, v) for block in blocks])
+        found = self.numbers.concatenate([self.numbers.times(block, v) for block in blocks])
         return found[np.searchsorted(rows, index)], found[np.searchsorted(rows, columns)]
 
     @cached_property

@@ -199,7 +199,7 @@ class IndicatorStatement(BinaryStatement):
         """Return the objective for squared norms and losses; ``inf`` where it is infeasible."""
         return self.half * norm + self.price * loss
 
-    def _norm_left(self, value: float, weight: Floats) -> Floats:
+    def _norm_beside(self, value: float, weight: Floats) -> Floats:
         """Return the squared norm left to points below `value` that drop a weight; < 0 if none."""
         loss = max(self.slack_allowed, 1.0)
         return (value * (1 + WIDENING) - loss * self.price * weight) / self.half
@@ -216,7 +216,7 @@ class IndicatorStatement(BinaryStatement):
             return None
         return big_m_bound(
             self.geometry,
-            partial(self._norm_left, least),
+            partial(self._norm_beside, least),
             lowest=self.slack_allowed,
             all_dropped=2.0 if self.geometry.free else 1.0,
         )
@@ -520,9 +520,9 @@ class ZeroOne(CountingStatement):
     def price(self) -> float:
         return 0.0 if self.lam is None else self.lam
 
-    def _norm_left(self, value: float, weight: Floats) -> Floats:
+    def _norm_beside(self, value: float, weight: Floats) -> Floats:
         if self.k is None:
-            return super()._norm_left(value, weight)
+            return super()._norm_beside(value, weight)
         return np.where(weight <= self.k, value, -1.0)
 
     @cached_property
