@@ -652,13 +652,11 @@ class OneVsModel(Model):
                 f"members must hold {expected} models for {c} classes, got {len(self.members)}"
             )
         object.__setattr__(self, "classes", frozen(self.classes))
-        if not isinstance(self.members, Members):
+        if isinstance(self.members, Members):
+            union = self.members.support
+        else:
             object.__setattr__(self, "members", tuple(self.members))
-        union = (
-            self.members.support
-            if isinstance(self.members, Members)
-            else np.unique(np.concatenate([member.support for member in self.members]))
-        )
+            union = np.unique(np.concatenate([member.support for member in self.members]))
         object.__setattr__(self, "support", frozen(union))
 
     @cached_property

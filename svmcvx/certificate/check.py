@@ -15,6 +15,7 @@ from svmcvx.certificate.bounded import Bounded, quietly
 from svmcvx.certificate.statement import (
     Dual,
     Evaluation,
+    HasResiduals,
     HasTrivial,
     Kind,
     PartsStatement,
@@ -307,7 +308,7 @@ def check(
             " report this as a defect"
         )
     residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
-    if hasattr(statement, "residuals"):
+    if isinstance(statement, HasResiduals):
         residuals |= statement.residuals(model, best_dual)
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated_by = SEARCHED[statement.kind]

@@ -61,10 +61,6 @@ class Evaluation(Bounded):
         error = up(max(high - value, 0.0)) if high != value else 0.0
         return cls(value, error, {"regulariser": regulariser, "losses": losses})
 
-    def with_terms(self, regulariser: float, losses: float) -> Evaluation:
-        """Return the same number with its two terms."""
-        return Evaluation(self.value, self.error, {"regulariser": regulariser, "losses": losses})
-
 
 class SolverBound(NamedTuple):
     """A lower bound stated by a mixed-integer solver, and the effect of its tolerances."""

@@ -30,7 +30,6 @@ from svmcvx.guarantees.theorem import (
     KernelPoints,
     LinearPoints,
     Multipliers,
-    Points,
     PowerTerms,
     QuadraticTerms,
     Theorem,
@@ -227,7 +226,7 @@ def _guarantee(
     space = statement.space
     upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
     stripped = replace(model, intercept=0.0) if space.intercept == "free" else model
-    points: Points
+    points: LinearPoints | KernelPoints
     if isinstance(space, LinearSpace):
         points = LinearPoints.of_space(space, stripped, v, moved)
     elif isinstance(space, KernelSpace):

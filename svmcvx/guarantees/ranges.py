@@ -125,7 +125,7 @@ class _PowerTermsOverRange(PowerTerms):
     given: Bounded
 
     @cached_property
-    def slopes(self) -> Bounded:  # type: ignore[override]
+    def slopes(self) -> Bounded:
         """As given."""
         return self.given
 

@@ -52,7 +52,6 @@ multiplier with little room.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -140,9 +139,8 @@ class Theorem:
     @cached_property
     def squared_radius(self) -> float:
         """At least ρ²."""
-        return max(
-            (exact(self.gap) - 0.25 * exact(self.points.separation_below())).upper_end, LEAST_SQUARE
-        )
+        separation = max(self.points.separation.lower_end, 0.0)
+        return max((exact(self.gap) - 0.25 * exact(separation)).upper_end, LEAST_SQUARE)
 
     @cached_property
     def _targets(self) -> Bounded:
@@ -264,17 +262,10 @@ class Theorem:
         self._tighten(found, T, rows[chosen], c, (side,))
 
 
-class DualTerms(ABC):
-    """The concave functions g of the dual objective at the multipliers of an optimal model: their
-    derivatives, and about minus their second derivatives, on which no claim rests.
-    """
-
-    slopes: Bounded
-    curvatures: Floats
-
-    @abstractmethod
-    def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
-        """Return upper bounds of tangent minus g after a step, divided by the step, at least 0."""
+# The concave functions g of the dual objective at the multipliers of an optimal model. `slopes` are
+# their derivatives, `curvatures` about minus their second derivatives, on which no claim rests, and
+# `shortfall` returns upper bounds of tangent minus g after a step, divided by the step, at least 0.
+DualTerms: TypeAlias = "QuadraticTerms | PowerTerms | EntropyTerms"
 
 
 def column_sums_above(values: Floats) -> Floats:
@@ -282,7 +273,7 @@ def column_sums_above(values: Floats) -> Floats:
     return np.asarray(sums_above(values.sum(axis=0), values.shape[0]))
 
 
-class QuadraticTerms(DualTerms):
+class QuadraticTerms:
     """Terms with a constant curvature, 0 for losses with a linear conjugate such as the hinge."""
 
     def __init__(self, slopes: Bounded, curvature: Bounded | None = None) -> None:
@@ -307,7 +298,7 @@ def affine_terms(n: int) -> QuadraticTerms:
 
 
 @dataclass(frozen=True)
-class PowerTerms(DualTerms):
+class PowerTerms:
     """Terms of the hinge to a power p > 1: :math:`a` less its conjugate, whose derivative is the
     slack :math:`(a/Cs p)^{1/(p-1)}`.
     """
@@ -317,14 +308,14 @@ class PowerTerms(DualTerms):
     p: float
 
     @cached_property
-    def slopes(self) -> Bounded:  # type: ignore[override]
+    def slopes(self) -> Bounded:
         """1 − ξ."""
         low, high = self._slacks(exact(self.alpha), np.arange(self.alpha.size))
         return 1.0 - between(low, high)
 
     @cached_property
     @quietly
-    def curvatures(self) -> Floats:  # type: ignore[override]
+    def curvatures(self) -> Floats:
         """ξ/((p − 1)a); at 0 that of the slack 1."""
         xi = 1.0 - self.slopes.value
         a = np.where(self.alpha > 0.0, self.alpha, self.p * self.cost.value)
@@ -366,7 +357,7 @@ class PowerTerms(DualTerms):
 
 
 @dataclass(frozen=True)
-class EntropyTerms(DualTerms):
+class EntropyTerms:
     """Entropies of a multiplier and of the rest of its weight, for softmax and logistic losses."""
 
     alpha: Floats
@@ -374,14 +365,14 @@ class EntropyTerms(DualTerms):
 
     @cached_property
     @quietly
-    def slopes(self) -> Bounded:  # type: ignore[override]
+    def slopes(self) -> Bounded:
         """log(r/a); nothing is known where one of them may be 0."""
         found: Bounded = log(self.left / exact(self.alpha))
         return found
 
     @cached_property
     @quietly
-    def curvatures(self) -> Floats:  # type: ignore[override]
+    def curvatures(self) -> Floats:
         """1/a + 1/r, infinite where nothing is known."""
         found = 1.0 / self.alpha + 1.0 / self.left.value
         known = np.isfinite(self.slopes.error) & (self.alpha > 0.0) & (self.left.lower > 0.0)
@@ -444,13 +435,6 @@ Solver: TypeAlias = Callable[[Floats], Floats]
 class Points:
     """Training rows with a centre; no claim rests on Gram matrices and squared lengths."""
 
-    # ‖ŵ − w_α‖².
-    separation: Bounded
-
-    def separation_below(self) -> float:
-        """The lower end of the separation."""
-        return max(self.separation.lower_end, 0.0)
-
     def gram(self, rows: Chosen) -> Floats:
         """Return about the inner products of training rows."""
         raise NotImplementedError
@@ -472,7 +456,7 @@ class Points:
         return 0.25 * squares
 
     def longest_step(self, squares: Floats) -> Floats:
-        """Return up to which step :meth:`bend` says something."""
+        """Return the largest steps for which :meth:`bend` is a bound."""
         return np.full(squares.shape, np.inf)
 
 
@@ -669,7 +653,7 @@ class KernelPoints(Points):
         )
 
     @cached_property
-    def separation(self) -> Bounded:  # type: ignore[override]
+    def separation(self) -> Bounded:
         """‖ŵ − w_α‖²; between 0 and infinity for a model that does not expand over the data."""
         if self._same and exact(self.v).is_exact:
             found, apart = exact(0.0), exact(0.0)

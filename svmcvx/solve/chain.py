@@ -164,7 +164,9 @@ class Chain:
         seconds = None if math.isinf(limit) else limit
         raw = own if self.best is None else {**SECOND_OPINION.get(name, {}), **(own or {})}
         options = policy.translate(card, self.kind, tol=asked, time_limit=seconds, raw=raw)
-        warm = self.warm_start and card.warm_start and problem.last_solver == name
+        warm = (
+            self.warm_start and not self.mixed and card.warm_start and problem.last_solver == name
+        )
         note = partial(Attempt, name, options=options)
         try:
             outcome = backends.run(
@@ -172,7 +174,7 @@ class Chain:
                 card,
                 options,
                 verbose=self.verbose,
-                warm_start=warm and not self.mixed,
+                warm_start=warm,
                 start=self.start,
                 until=began + limit,
                 canon_backend=self.canon_backend,
@@ -216,7 +218,7 @@ class Chain:
             failure,
             finished - began,
             gap,
-            warm_start_used=(warm and not self.mixed) or outcome.start_used,
+            warm_start_used=warm or outcome.start_used,
             iterations=outcome.iterations,
         )
         self._note(attempt)

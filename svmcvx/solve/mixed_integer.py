@@ -24,11 +24,11 @@ from cvxpy.reductions.solvers.conic_solvers.scip_conif import SCIP
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import SolverBound
-from svmcvx.solve.policy import DUAL_FEASIBILITY
+from svmcvx.solve.policy import FEASIBILITY
 from svmcvx.system import clock
 
 # Relative error that is subtracted from a bound that a solver reports.
-ALLOWANCE = DUAL_FEASIBILITY
+ALLOWANCE = FEASIBILITY
 # Gurobi's status of a model that was not optimised.
 LOADED = 1
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own

@@ -58,7 +58,7 @@ MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
 
 # Feasibility tolerances of mixed-integer solvers: their incumbents and bounds are off by about as
 # much.
-FEASIBILITY = DUAL_FEASIBILITY = 1e-7
+FEASIBILITY = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -222,7 +222,8 @@ def test_the_upper_end_is_that_of_the_model_returned():
         """The objective is the model itself; the dual bound is 0."""
 
         def evaluate(self, model):
-            return Evaluation(model, 0.125).with_terms(0.75 * model, 0.25 * model)
+            terms = {"regulariser": 0.75 * model, "losses": 0.25 * model}
+            return Evaluation(model, 0.125, terms)
 
         def evaluate_dual(self, dual):
             return Evaluation(0.0, 0.0)

@@ -589,7 +589,7 @@ def test_killed_runs_and_two_at_a_time_end_with_the_undisturbed_table(tmp_path):
         "-c",
         textwrap.dedent(KILLED),
         str(tmp_path),
-        str(np.random.default_rng().integers(2**31)),
+        "0",  # the seed of the kills
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

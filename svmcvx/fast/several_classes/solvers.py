@@ -98,13 +98,8 @@ def multiclass(
     statement = bound_classical(
         X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
     )
-    limits: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "verbose": verbose,
-        "callback": callback,
-    }
-    return _solved("fast.multiclass", statement, warm_start, settings, limits)
+    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
+    return _solved("fast.multiclass", statement, warm_start, settings, **limits)
 
 
 @limited
@@ -177,13 +172,8 @@ def m3svm(
     statement = bound_m3svm(
         X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight
     )
-    limits: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "verbose": verbose,
-        "callback": callback,
-    }
-    return _solved("fast.m3svm", statement, warm_start, settings, limits)
+    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
+    return _solved("fast.m3svm", statement, warm_start, settings, **limits)
 
 
 def _solved(
@@ -191,7 +181,7 @@ def _solved(
     statement: MulticlassStatement,
     warm_start: Solution | None,
     settings: MulticlassSettings | None,
-    limits: dict[str, Any],
+    **limits: Any,
 ) -> Solution:
     """Solve by interior-point steps where they are cheap, by Newton's method otherwise."""
     chosen = checked_settings(settings, MulticlassSettings)
