@@ -30,7 +30,7 @@ from scipy.optimize import nnls
 
 import svmcvx as sx
 from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.indicator.solvers import zero_one
+from svmcvx.fast.indicator import zero_one
 from svmcvx.fast.several_classes.solvers import m3svm
 
 TOL = 1e-6

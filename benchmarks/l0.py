@@ -25,7 +25,7 @@ from sklearn.datasets import make_circles, make_moons
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
-from svmcvx.fast.indicator.solvers import l0
+from svmcvx.fast.indicator import l0
 from svmcvx.fast.margin.hard_margin import hard_margin
 
 # Rows, label noise (or name of the set): the paper's seconds, training and test accuracy, support

@@ -16,8 +16,8 @@ import statistics
 import time
 
 import svmcvx as sx
-from svmcvx.fast.indicator.search.state import SearchSettings
-from svmcvx.fast.indicator.solvers import zero_one
+from svmcvx.fast.indicator import zero_one
+from svmcvx.fast.search.state import SearchSettings
 from svmcvx.synthetic import outlier_data
 
 LAM = 1.0

@@ -22,7 +22,7 @@ import numpy as np
 
 import svmcvx as sx
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
+from svmcvx.fast.indicator import l0, ramp, zero_one
 
 PROBLEMS = ("zero-one", "l0", "ramp")
 # Rows of an instance with a free intercept, at most, unless told otherwise.

@@ -37,13 +37,20 @@ MODULES = (
     "svmcvx/certificate.py",
     "svmcvx/formulations",
     "svmcvx/proofs",
-    "svmcvx/fast/indicator",
+    "svmcvx/fast/indicator.py",
+    "svmcvx/fast/search",
     "svmcvx/experiments",
 )
 # Compiled at import: a fault there costs a compilation, and numba's cache has to be emptied.
 LEFT_OUT = "_passes.py"
 # Tests of a line, and seconds of the processor after which a fault counts as endless.
 MOST_TESTS, SECONDS = 20, 300
+SEARCH = [
+    "tests/fast/test_fast_zero_one.py",
+    "tests/fast/test_fast_ramp.py",
+    "tests/fast/test_exchange.py",
+    "tests/proofs/test_search_proofs.py",
+]
 # The tests of modules that more than the folder of their name tests, or less; the longest place
 # that fits holds.
 TESTS = {
@@ -56,12 +63,8 @@ TESTS = {
         "tests/test_soundness.py",
         "tests/formulations/test_every_statement.py",
     ],
-    "svmcvx/fast/indicator": [
-        "tests/fast/test_fast_zero_one.py",
-        "tests/fast/test_fast_ramp.py",
-        "tests/fast/test_exchange.py",
-        "tests/proofs/test_search_proofs.py",
-    ],
+    "svmcvx/fast/indicator.py": SEARCH,
+    "svmcvx/fast/search": SEARCH,
 }
 COMPARISONS = {
     ast.Lt: (ast.LtE, ast.Gt),

@@ -350,7 +350,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("ZeroOneSVMClassifier", f"{_ESTIMATORS}.indicator", "zero-one"),
             fast=FastSolver(
                 "zero_one",
-                f"{_FAST}.indicator.solvers",
+                f"{_FAST}.indicator",
                 only={"M": "auto", "form": "big-m", "incumbent": None},
                 path=("lam", "k"),
                 methods="branch and bound by big-M relaxations that shrink with the node",
@@ -369,7 +369,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("RampSVMClassifier", f"{_ESTIMATORS}.indicator", "ramp"),
             fast=FastSolver(
                 "ramp",
-                f"{_FAST}.indicator.solvers",
+                f"{_FAST}.indicator",
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
                 methods="branch and bound by big-M relaxations that shrink with the node",
@@ -388,7 +388,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("L0SVMClassifier", f"{_ESTIMATORS}.indicator", "l0"),
             fast=FastSolver(
                 "l0",
-                f"{_FAST}.indicator.solvers",
+                f"{_FAST}.indicator",
                 own=("method",),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),

@@ -145,8 +145,9 @@ def test_solve_and_fast_do_not_know_each_other():
 
 
 FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
-# fast.multiclass is a public function, so that the folder has another name.
-NAMED_APART = {"fast": {"several_classes": "multiclass"}}
+# fast.multiclass is a public function, so that the folder has another name; the exact search is the
+# indicator family's.
+NAMED_APART = {"fast": {"several_classes": "multiclass", "search": "indicator"}}
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
     "formulations": {"base", "constraints", "optimal_intercepts", "problem"},

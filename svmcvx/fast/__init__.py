@@ -10,7 +10,7 @@ from svmcvx.errors import no_attribute
 
 if TYPE_CHECKING:
     from svmcvx.fast.conic_loss.conic import conic
-    from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
+    from svmcvx.fast.indicator import l0, ramp, zero_one
     from svmcvx.fast.margin.hard_margin import hard_margin
     from svmcvx.fast.margin.psvm import psvm
     from svmcvx.fast.margin_distribution.odm import odm

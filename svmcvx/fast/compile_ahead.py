@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from svmcvx.data import CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.rows import RowCacheSettings
-from svmcvx.fast.indicator.solvers import l0, ramp, zero_one
+from svmcvx.fast.indicator import l0, ramp, zero_one
 from svmcvx.fast.linear.newton import LinearNewtonSettings
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings, hard_margin
 from svmcvx.fast.margin.pairs import solve_parts

@@ -30,7 +30,7 @@ from svmcvx.cli import screen
 from svmcvx.cli.application import ExitCode, app
 from svmcvx.experiments.specifications import MODELS, parse_models
 from svmcvx.experiments.store import Store
-from svmcvx.fast.indicator.search.state import SearchSettings
+from svmcvx.fast.search.state import SearchSettings
 from svmcvx.proofs import write_proof
 
 PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.fast.indicator.search.exchange import Exchange
-from svmcvx.fast.indicator.search.exchange_passes import descend
+from svmcvx.fast.search.exchange import Exchange
+from svmcvx.fast.search.exchange_passes import descend
 from svmcvx.heuristics.signed_rows import least_norm
 
 MOST = 10**6

@@ -13,8 +13,8 @@ from sklearn.datasets import make_moons
 
 import svmcvx as sx
 from svmcvx.data import binary_data
-from svmcvx.fast.indicator.search.state import SearchSettings
-from svmcvx.fast.indicator.solvers import l0
+from svmcvx.fast.indicator import l0
+from svmcvx.fast.search.state import SearchSettings
 from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.indicator.statement import l0_statement
 

@@ -8,10 +8,10 @@ import svmcvx as sx
 from campaigns.exact_zero_one import judge
 from svmcvx.errors import DataError
 from svmcvx.estimators import indicator
-from svmcvx.fast.indicator.search.node_passes import FREE, KEPT, minimise_relaxation
-from svmcvx.fast.indicator.search.node_passes import _solve as solve_system
-from svmcvx.fast.indicator.search.state import SearchSettings
-from svmcvx.fast.indicator.solvers import ramp
+from svmcvx.fast.indicator import ramp
+from svmcvx.fast.search.node_passes import FREE, KEPT, minimise_relaxation
+from svmcvx.fast.search.node_passes import _solve as solve_system
+from svmcvx.fast.search.state import SearchSettings
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 

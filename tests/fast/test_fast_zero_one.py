@@ -13,9 +13,9 @@ from campaigns.exact_zero_one import PROBLEMS, exact_optimum, judge
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search import tree
-from svmcvx.fast.indicator.search.state import CountingSearch, SearchSettings
-from svmcvx.fast.indicator.solvers import ramp, zero_one
+from svmcvx.fast.indicator import ramp, zero_one
+from svmcvx.fast.search import tree
+from svmcvx.fast.search.state import CountingSearch, SearchSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.indicator.problems import zero_one_mio
 from svmcvx.formulations.indicator.statement import ZeroOne

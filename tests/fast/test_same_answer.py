@@ -14,8 +14,8 @@ import svmcvx as sx
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.fast.core import rows as row_cache
 from svmcvx.fast.core import rows as thread_pool
-from svmcvx.fast.indicator.search.state import SearchSettings
-from svmcvx.fast.indicator.solvers import zero_one
+from svmcvx.fast.indicator import zero_one
+from svmcvx.fast.search.state import SearchSettings
 from svmcvx.row_blocks import shards
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock

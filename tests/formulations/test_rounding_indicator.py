@@ -18,7 +18,7 @@ from svmcvx.certificate.bounded import exact
 from svmcvx.data import binary_data
 from svmcvx.fast import zero_one
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.state import CountingSearch, RampSearch
+from svmcvx.fast.search.state import CountingSearch, RampSearch
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.indicator.statement import (
     L0,

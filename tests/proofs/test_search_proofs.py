@@ -14,9 +14,9 @@ import pytest
 import svmcvx as sx
 from campaigns.exact_zero_one import exact_optimum, hostile_instance
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.indicator.search.record import leaf_of
-from svmcvx.fast.indicator.search.state import SearchSettings
-from svmcvx.fast.indicator.solvers import zero_one
+from svmcvx.fast.indicator import zero_one
+from svmcvx.fast.search.record import leaf_of
+from svmcvx.fast.search.state import SearchSettings
 from svmcvx.proofs import Proof, fingerprint, search_tree
 from svmcvx.synthetic import outlier_data
 from tests.proofs.test_proof_format import EXAMPLES, arrays_of

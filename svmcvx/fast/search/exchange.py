@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Bools, Floats
-from svmcvx.fast.indicator.search.exchange_passes import descend
-from svmcvx.fast.indicator.search.state import CountingSearch, SearchSettings
+from svmcvx.fast.search.exchange_passes import descend
+from svmcvx.fast.search.state import CountingSearch, SearchSettings
 from svmcvx.system.deadline import stop_flag
 
 # Lengths of random moves, relative to the point's norm, and the margins of rows kept there.

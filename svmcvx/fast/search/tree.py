@@ -1,7 +1,7 @@
 r"""Branch and bound for losses that count: one observation at a time is kept or dropped.
 
 Each node is bounded by a big-M relaxation whose M shrink with the node
-(:mod:`svmcvx.fast.indicator.search.node_passes`). The most promising nodes are handed to threads,
+(:mod:`svmcvx.fast.search.node_passes`). The most promising nodes are handed to threads,
 each of which searches below its node for a while, depth first; the open nodes that remain go back
 into one queue. The bounds hold for the rows as they are in memory, to the last digit.
 
@@ -9,7 +9,7 @@ into one queue. The bounds hold for the rows as they are in memory, to the last 
 relaxation spends the budget.
 
 **Record.** The decisions and the multipliers of each bound suffice to prove the bounds again:
-:class:`~svmcvx.fast.indicator.search.record.TreeRecord`.
+:class:`~svmcvx.fast.search.record.TreeRecord`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import up
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.core.rows import Share
-from svmcvx.fast.indicator.search.exchange import Exchange
-from svmcvx.fast.indicator.search.node_passes import DIGITS, DROPPED, KEPT, best_multiple, dive
-from svmcvx.fast.indicator.search.record import BoundedNodes, Leaf, TreeRecord, empty_node
-from svmcvx.fast.indicator.search.state import SearchSettings, SearchState
+from svmcvx.fast.search.exchange import Exchange
+from svmcvx.fast.search.node_passes import DIGITS, DROPPED, KEPT, best_multiple, dive
+from svmcvx.fast.search.record import BoundedNodes, Leaf, TreeRecord, empty_node
+from svmcvx.fast.search.state import SearchSettings, SearchState
 from svmcvx.solution import Status
 from svmcvx.system.deadline import stop_flag
 

@@ -12,7 +12,7 @@ from svmcvx.certificate import Dual
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.state import CountingSearch, RampSearch, SearchState
+from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchState
 from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.statement import IndicatorStatement

@@ -1,8 +1,8 @@
 r"""SVMs with losses that count, by one search: the 0-1 loss, the ramp loss, the l0-norm hinge.
 
 The statements are those of :mod:`svmcvx.formulations.indicator`. Observations are kept or dropped
-by branch and bound (:mod:`svmcvx.fast.indicator.search.tree`), from points that a local search
-over sets of kept observations finds (:mod:`svmcvx.fast.indicator.search.exchange`). The upper bound
+by branch and bound (:mod:`svmcvx.fast.search.tree`), from points that a local search
+over sets of kept observations finds (:mod:`svmcvx.fast.search.exchange`). The upper bound
 is checked like any other; the lower bound is proved by the search: kind ``"enumeration"``,
 ``residuals["search_bound"]``. A proof holds the tree, and the second checker computes its bounds
 again (:mod:`svmcvx.proofs.search_tree`).
@@ -40,20 +40,10 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
 )
 from svmcvx.fast.core.rows import PartialFactor, Share, shares
-from svmcvx.fast.indicator.search.exchange import Exchange
-from svmcvx.fast.indicator.search.starts import (
-    counting_starts,
-    earlier_margins,
-    ramp_starts,
-    relaxation,
-)
-from svmcvx.fast.indicator.search.state import (
-    CountingSearch,
-    RampSearch,
-    SearchSettings,
-    SearchState,
-)
-from svmcvx.fast.indicator.search.tree import BranchAndBound
+from svmcvx.fast.search.exchange import Exchange
+from svmcvx.fast.search.starts import counting_starts, earlier_margins, ramp_starts, relaxation
+from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchSettings, SearchState
+from svmcvx.fast.search.tree import BranchAndBound
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.statement import Ramp, l0_statement, zero_one_statement
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
@@ -123,7 +113,7 @@ def zero_one(
     Notes
     -----
     Source: [CepedaGomezHan] states the problem; the search is derived in
-    :mod:`svmcvx.fast.indicator.search.node_passes`.
+    :mod:`svmcvx.fast.search.node_passes`.
 
     Examples
     --------
@@ -191,7 +181,7 @@ def ramp(
     Notes
     -----
     Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is
-    derived in :mod:`svmcvx.fast.indicator.search.node_passes`.
+    derived in :mod:`svmcvx.fast.search.node_passes`.
 
     Examples
     --------
