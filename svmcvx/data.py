@@ -227,7 +227,7 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
 _POSITIVE: Final[Mapping[str, Any]] = {"low": 0, "open_low": True}
 _SHARE: Final[Mapping[str, Any]] = {"low": 0, "high": 1, "open_low": True, "open_high": True}
 CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    **dict.fromkeys(("C", "C1", "C2", "lam", "gamma", "delta", "sigma"), _POSITIVE),
+    **dict.fromkeys(("C", "C1", "C2", "lam", "gamma", "delta", "sigma", "rho", "r"), _POSITIVE),
     **dict.fromkeys(("time_limit", "fit_time_limit", "cache_size"), _POSITIVE),
     "p": {"low": 1, "why": "p < 1 is not convex"},
     "tol": _SHARE,

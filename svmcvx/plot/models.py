@@ -30,7 +30,7 @@ from svmcvx.plot.style import (
     width_of,
 )
 from svmcvx.solution import Solution
-from svmcvx.theory.margins import classifier_of, label_codes, model_behind
+from svmcvx.theory import classifier_of, label_codes, model_behind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

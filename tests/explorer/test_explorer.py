@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.explorer.explorer import GRID, STEPS, TALLEST, plane_of
+from svmcvx.explorer import GRID, STEPS, TALLEST, plane_of
 
 rng = np.random.default_rng(5)
 X = rng.normal(size=(40, 2))

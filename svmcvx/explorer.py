@@ -320,7 +320,7 @@ class Explorer(ShortRepr):
         data = json.dumps(
             self._contents(title), ensure_ascii=False, separators=(",", ":"), allow_nan=False
         )
-        page = files("svmcvx.explorer").joinpath("page.html").read_text(encoding="utf-8")
+        page = files("svmcvx").joinpath("explorer.html").read_text(encoding="utf-8")
         # No text of the data can end the script, or begin a comment in it.
         return page.replace("/*DATA*/", data.replace("<", "\\u003c"), 1)
 

@@ -1,4 +1,5 @@
-r"""The bounds of the papers, term by term, and what replaces printed statements that do not hold.
+r"""Margins of models, and the bounds of the papers term by term, with what replaces printed
+statements that do not hold.
 
 **Generalisation** [Sun, Theorem 3]. With probability at least 1 − δ, for all w with :math:`\|w\|
 \le 1/\rho` and all ρ in (0, r] at once, the expected margin loss, and so the probability of an
@@ -44,21 +45,245 @@ from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import signed
-from svmcvx.data import binary_data, check_choice, check_features, check_number
+from svmcvx.data import (
+    as_array,
+    binary_data,
+    check_choice,
+    check_features,
+    check_number,
+    check_weights,
+)
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.base import penalised_space
 from svmcvx.formulations.margin_distribution import ODM, ODML
 from svmcvx.kernels import row_norms
 from svmcvx.losses import hinge_power
-from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.model import BinaryModel, KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution
-from svmcvx.theory.margins import label_codes, model_behind
+
+__all__ = [
+    "GeneralisationBound",
+    "LeaveOneOutBound",
+    "MarginDistribution",
+    "generalisation_bound",
+    "leave_one_out_bound",
+    "margin_distribution",
+    "margin_loss",
+    "margins",
+    "pairwise_margins",
+]
+
+
+def classifier_of(model: Any) -> Any:
+    """Return what scores observations: the model of a solution, anything else as it is."""
+    found = model.model if isinstance(model, Solution) else model
+    if not hasattr(found, "decision_function"):
+        raise DataTypeError(
+            "model must be a Solution, a Model or a fitted classifier with decision_function, got"
+            f" {type(model).__name__}"
+        )
+    return found
+
+
+def model_behind(model: Any) -> Any:
+    """Return the model of a solution or of a fitted estimator of this package."""
+    solution = getattr(model, "solution_", model)
+    return solution.model if isinstance(solution, Solution) else solution
+
+
+def label_codes(model: Any, y: Any, n: int) -> NDArray[np.intp]:
+    """Return the index of each label among the classes of a model."""
+    given = model.classes if isinstance(model, Model) else getattr(model, "classes_", ())
+    classes, labels = np.asarray(given), as_array(y, "y")
+    if labels.shape != (n,):
+        raise DataError(
+            f"y must hold one label per observation: expected shape ({n},), got {labels.shape}"
+        )
+    if classes.size < 2:
+        raise DataError(
+            f"{type(model).__name__} has no classes; pass a fitted classifier with classes_"
+        )
+    place = {label: k for k, label in enumerate(classes.tolist())}
+    codes = [place.get(label, -1) for label in labels.tolist()]
+    if -1 in codes:
+        raise DataError(
+            f"y holds {labels.tolist()[codes.index(-1)]!r}, which the model was not trained on; its"
+            f" classes are {classes.tolist()}"
+        )
+    return np.asarray(codes, dtype=np.intp)
+
+
+def margins(model: Any, X: Any, y: Any) -> Floats:
+    r"""Return the margin of every observation; it is misclassified where this is negative.
+
+    For two classes :math:`u_i = y_i f(x_i)` with the labels as ±1; for more, the score of the own
+    class less the largest of the others.
+
+    Parameters
+    ----------
+    model : Solution, Model or fitted classifier
+        With ``decision_function`` and its classes.
+    X : array-like or sparse matrix of shape (n, d)
+        As ``decision_function`` takes it.
+    y : array-like of shape (n,)
+        Labels among the classes of the model.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Raises
+    ------
+    DataError
+        If `model` has no scores, or `y` holds a label that it was not trained on.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> machine = sx.PSVMClassifier().fit([[-1.0], [1.0]], ["a", "b"])
+    >>> [round(float(u), 6) for u in sx.theory.margins(machine, [[-1.0], [0.5]], ["a", "b"])]
+    [1.0, 0.5]
+    """
+    classifier = classifier_of(model)
+    # The classifier checks X itself: not all columns have to be numbers.
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    codes = label_codes(classifier, y, shape[0] if len(shape) == 2 else check_features(X).shape[0])
+    scores = np.asarray(classifier.decision_function(X), dtype=np.float64)
+    if scores.ndim == 1:
+        return np.where(codes == 1, scores, -scores)
+    rows, others = np.arange(codes.size), scores.copy()
+    others[rows, codes] = -np.inf
+    return np.asarray(scores[rows, codes] - others.max(axis=1))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MarginDistribution:
+    r"""The distribution of margins :math:`u_i` with shares :math:`c_i` (1/n without weights).
+
+    Attributes
+    ----------
+    margins : ndarray of shape (n,)
+        Sorted.
+    share : ndarray of shape (n,)
+        Shares :math:`c_i`, in the same order, of sum 1.
+    """
+
+    margins: Floats
+    share: Floats
+
+    def __repr__(self) -> str:
+        return (
+            f"MarginDistribution({self.margins.size} margins: mean {self.mean:.6g}, variance"
+            f" {self.variance:.6g}, minimum {self.minimum:.6g})"
+        )
+
+    @property
+    def mean(self) -> float:
+        r"""Margin mean :math:`\bar u = \sum_i c_i u_i`, as in ODML."""
+        return float(self.share @ self.margins)
+
+    @property
+    def variance(self) -> float:
+        r"""Margin variance :math:`\sum_i c_i (u_i - \bar u)^2`, as in ODML."""
+        return float(self.share @ (self.margins - self.mean) ** 2)
+
+    @property
+    def minimum(self) -> float:
+        """The smallest margin."""
+        return float(self.margins[0])
+
+    def cumulative(self, thresholds: ArrayLike) -> Floats:
+        """Return the share of observations with a margin at or below each threshold."""
+        sums = np.concatenate([[0.0], np.cumsum(self.share)])
+        places = np.searchsorted(self.margins, np.asarray(thresholds, dtype=float), side="right")
+        return np.asarray(np.minimum(sums[places], 1.0))
+
+
+def margin_distribution(
+    model: Any, X: Any, y: Any, *, sample_weight: Any = None
+) -> MarginDistribution:
+    """Return the distribution of the margins of a model.
+
+    Parameters
+    ----------
+    model, X, y
+        As for :func:`margins`.
+    sample_weight : array-like of shape (n,), optional
+        Weight k counts as k copies.
+
+    Raises
+    ------
+    DataError
+        As :func:`margins`, or if no weight is positive.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> machine = sx.PSVMClassifier().fit([[-1.0], [1.0]], ["a", "b"])
+    >>> found = sx.theory.margin_distribution(machine, [[-1.0], [0.5]], ["a", "b"])
+    >>> round(found.mean, 6), round(found.minimum, 6)
+    (0.75, 0.5)
+    """
+    u = margins(model, X, y)
+    weight = check_weights(sample_weight, u.size)
+    if not weight.any():
+        raise DataError("sample_weight is zero for every observation; give one a positive weight")
+    order = np.argsort(u, kind="stable")
+    return MarginDistribution(u[order], weight[order] / weight.sum())
+
+
+def pairwise_margins(model: Any) -> Floats:
+    r"""Return the matrix of margins :math:`2/\|w_k-w_l\|` between classes.
+
+    Parameters
+    ----------
+    model : Solution, MulticlassModel, LinearModel or fitted estimator of this package
+
+    Returns
+    -------
+    ndarray of shape (c, c)
+        Symmetric, in the order of the classes; NaN on the diagonal, infinity between classes of
+        equal weights.
+
+    Raises
+    ------
+    DataError
+        If the model has not one vector of weights per class.
+
+    Notes
+    -----
+    Source: [NieHaoWang], problem (4): as p → ∞, M3SVM maximises the smallest entry.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.theory.pairwise_margins(sx.M3SVMClassifier().fit(X, y)).shape
+    (3, 3)
+    """
+    found = model_behind(model)
+    if isinstance(found, MulticlassModel):
+        W = found.coef
+    elif isinstance(found, LinearModel):
+        # Two classes with one score.
+        W = np.outer(found.coef, [-0.5, 0.5])
+    else:
+        raise DataTypeError(
+            "model must be, or hold, a MulticlassModel or a LinearModel (one vector of weights per"
+            f" class), got {type(found).__name__}"
+        )
+    with np.errstate(divide="ignore"):
+        table = np.asarray(2.0 / np.linalg.norm(W[:, :, None] - W[:, None, :], axis=0))
+    np.fill_diagonal(table, np.nan)
+    return table
 
 
 def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
     r"""Return the margin loss :math:`\Phi_{p,\rho}(u) = \min(1, (1-u/\rho)_+^p)`.
 
-    It is 1 for an error, p/ρ-Lipschitz, and at most the p-norm hinge loss of u/ρ.
+    It is 1 for an error, p/ρ-Lipschitz, and at most the p-norm hinge loss of u/ρ. Source: [Sun],
+    Definition 1, eq. (5), and Lemma 1.
 
     Parameters
     ----------
@@ -69,10 +294,6 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
     rho : float
         Positive.
 
-    Notes
-    -----
-    Source: [Sun], Definition 1, eq. (5), and Lemma 1.
-
     Examples
     --------
     >>> from svmcvx.theory import margin_loss
@@ -80,25 +301,13 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
     [1.0, 0.25, 0.0]
     """
     p = check_number(p, "p")
-    rho = check_number(rho, "rho", low=0, open_low=True)
+    rho = check_number(rho, "rho")
     try:
-        margins = np.asarray(u, dtype=np.float64)
+        scaled = np.asarray(u, dtype=np.float64) / rho
     except (TypeError, ValueError):
         raise DataTypeError(f"u must be numbers, the margins, got {u!r}") from None
     # Beyond an error the power is not needed, and could overflow.
-    return np.asarray(hinge_power(np.maximum(margins / rho, 0.0), p))
-
-
-def _lengths(X: Any, kernel: Any) -> Floats:
-    """Return the norms of the observations in feature space."""
-    if kernel is None:
-        return np.asarray(row_norms(X))
-    diagonal = kernel.diagonal(X)
-    if (diagonal < 0).any():
-        raise DataError(
-            f"{kernel} has k(x, x) < 0 on these data: there is no feature space; use another kernel"
-        )
-    return np.asarray(np.sqrt(diagonal))
+    return np.asarray(hinge_power(np.maximum(scaled, 0.0), p))
 
 
 @dataclass(frozen=True)
@@ -145,7 +354,7 @@ def generalisation_bound(
     bias: str = "counted",
 ) -> GeneralisationBound:
     r"""Evaluate the generalisation bound of the pSVM for a model of two classes on its training
-    data.
+    data: [Sun], Theorem 3, eq. (13), and Corollary 1, eq. (14).
 
     Parameters
     ----------
@@ -170,18 +379,10 @@ def generalisation_bound(
         Count b as the coefficient of a constant feature r, or leave it out as printed, which is
         proved for b = 0 only.
 
-    Returns
-    -------
-    GeneralisationBound
-
     Raises
     ------
     DataError
         If an argument cannot be used, the data leave the ball of radius `r`, or `rho` is too large.
-
-    Notes
-    -----
-    Source: [Sun], Theorem 3, eq. (13), and Corollary 1, eq. (14).
 
     Examples
     --------
@@ -206,14 +407,19 @@ def generalisation_bound(
     delta = check_number(delta, "delta", low=0, high=1, open_low=True, open_high=True)
     check_choice(loss, "loss", ("hinge", "margin"))
     check_choice(bias, "bias", ("counted", "paper"))
-    width = found.coef.size if isinstance(found, LinearModel) else None
-    kernel = None
+    data = binary_data(X, y)
+    u = (2.0 * label_codes(found, y, data.n) - 1.0) * found.scores(data.X).value
     if isinstance(found, KernelModel):
-        width, kernel = found.n_features, found.kernel
-    data = binary_data(check_features(X, n_features=width), y)
-    signs = 2.0 * label_codes(found, y, data.n) - 1.0
-    largest = float(_lengths(data.X, kernel).max())
-    r = largest if r is None else check_number(r, "r", low=0, open_low=True)
+        squares = found.kernel.diagonal(data.X)
+        if (squares < 0).any():
+            raise DataError(
+                f"{found.kernel} has k(x, x) < 0 on these data: there is no feature space; use"
+                " another kernel"
+            )
+        largest = math.sqrt(float(squares.max()))
+    else:
+        largest = float(row_norms(data.X).max())
+    r = largest if r is None else check_number(r, "r")
     # The radius or margin may be a printed number of the sample's own.
     if r < largest * (1.0 - 1e-12):
         raise DataError(
@@ -226,10 +432,9 @@ def generalisation_bound(
         squared_norm += (found.intercept / r) ** 2
         r *= math.sqrt(2.0)
     widest = min(r, 1.0 / math.sqrt(squared_norm)) if squared_norm > 0 else r
-    rho = widest if rho is None else check_number(rho, "rho", low=0, open_low=True)
+    rho = widest if rho is None else check_number(rho, "rho")
     if rho > widest * (1.0 + 1e-12):
         raise DataError(f"rho={rho:g} is larger than min(1/‖w‖, r) = {widest:g}; pass at most that")
-    u = signs * found.scores(data.X).value
     with np.errstate(over="ignore"):
         values = hinge_power(u, p) if loss == "hinge" else margin_loss(u, p=p)
     m = data.n
@@ -295,10 +500,6 @@ def leave_one_out_bound(
     sample_weight : array-like of shape (n,), optional
         The weights that it was trained with. Every observation counts once in the error.
 
-    Returns
-    -------
-    LeaveOneOutBound
-
     Raises
     ------
     DataError
@@ -306,7 +507,7 @@ def leave_one_out_bound(
 
     Notes
     -----
-    The module :mod:`svmcvx.theory.bounds` defines the left-out problem and lists the errors of the
+    The module :mod:`svmcvx.theory` defines the left-out problem and lists the errors of the
     printed theorems. Source: [ZhangZhou], Theorems 2 and 3.
 
     Examples
@@ -323,21 +524,14 @@ def leave_one_out_bound(
         kind = solution.formulation if isinstance(solution, Solution) else type(solution).__name__
         raise DataError(f"solution must be a Solution of odm or odml, got {kind}")
     given, kernel = solution.hyperparameters, getattr(solution.model, "kernel", None)
+    space = penalised_space(X, y, kernel, given["intercept"], sample_weight, "clip")
     if solution.formulation == "odm":
-        hyper = (given["C1"], given["C2"], given["D"])
-        space = penalised_space(X, y, kernel, given["intercept"], sample_weight, "clip")
-        statement = ODM(space, *hyper)
-        theta = statement.entry(solution.dual, "theta")
-        slack = _gap(statement, theta * statement.y, {"theta": theta})
-        smallest, terms = _odm(statement, theta, slack)
-        data = statement.space.data
+        odm = ODM(space, given["C1"], given["C2"], given["D"])
+        slack, smallest, terms = _odm(odm, odm.entry(solution.dual, "theta"))
     else:
-        space = penalised_space(X, y, kernel, given["intercept"], sample_weight, "clip")
-        machine = ODML(space=space, lam1=given["lam1"], lam2=given["lam2"], C=given["C"])
-        dual = machine.repair({"alpha": machine.entry(solution.dual, "alpha")})
-        slack = _gap(machine, machine.expansion(dual["alpha"], dual["tau"]), dual)
-        smallest, terms = _odml(machine, dual["alpha"], slack)
-        data = space.data
+        odml = ODML(space=space, lam1=given["lam1"], lam2=given["lam2"], C=given["C"])
+        slack, smallest, terms = _odml(odml, odml.entry(solution.dual, "alpha"))
+    data = space.data
     # Without the only one of its class there is nothing to train.
     alone = np.zeros(data.y.size, dtype=bool)
     for side in (data.y > 0, data.y < 0):
@@ -351,26 +545,31 @@ def _gap(statement: ODM | ODML, v: Floats, dual: Any) -> float:
     return max(upper - statement.evaluate_dual(dual).lower_end, 0.0)
 
 
-def _smallest(u: Floats, zz: Floats, zg: Floats, gg: Floats, slack: float) -> Floats:
-    """Return the smallest margins in the balls."""
-    return u + 0.5 * zg - np.sqrt(zz * (0.25 * gg + slack))
-
-
-def _odm(statement: ODM, theta: Floats, slack: float) -> tuple[Floats, dict[str, float]]:
+def _odm(statement: ODM, theta: Floats) -> tuple[float, Floats, dict[str, float]]:
+    """Return the duality gap, the smallest margins, and the terms of Theorem 3."""
     squares, n = statement.space.diagonal(), theta.size
+    slack = _gap(statement, theta * statement.y, {"theta": theta})
     u = signed(statement.y, statement.space.point(theta * statement.y).scores).lower
     short, long = theta > 0, theta < 0
     ceilings = 2.0 * np.where(short, statement.C1, statement.C2) * statement.share
     weighed = np.abs(theta) * (squares + 1.0 / ceilings)
-    return _smallest(u, squares, -theta * squares, theta**2 * squares, slack), {
-        "below": float(weighed[short].sum()) / n,
-        "above": float(weighed[long].sum()) / n,
-        "band": statement.D * float(short.sum() - long.sum()) / n,
-    }
+    smallest = u - 0.5 * theta * squares - np.sqrt(squares * (0.25 * theta**2 * squares + slack))
+    return (
+        slack,
+        smallest,
+        {
+            "below": float(weighed[short].sum()) / n,
+            "above": float(weighed[long].sum()) / n,
+            "band": statement.D * float(short.sum() - long.sum()) / n,
+        },
+    )
 
 
-def _odml(statement: ODML, alpha: Floats, slack: float) -> tuple[Floats, dict[str, float]]:
-    c, n = statement.share, alpha.size
+def _odml(statement: ODML, multipliers: Floats) -> tuple[float, Floats, dict[str, float]]:
+    """Return the duality gap, the smallest margins, and the terms of Theorem 2."""
+    dual = statement.repair({"alpha": multipliers})
+    alpha, c, n = dual["alpha"], statement.share, multipliers.size
+    slack = _gap(statement, statement.expansion(alpha, dual["tau"]), dual)
     # In the coordinates of the whitened rows R is the identity, and R_i differs from it by κdd'.
     z, u = statement.curvature.whitened(), statement.margins(alpha)
     d = (z - c @ z) / (1.0 - c)[:, None]
@@ -386,10 +585,15 @@ def _odml(statement: ODML, alpha: Floats, slack: float) -> tuple[Floats, dict[st
 
     g = (kappa * (u - c @ u) / (1.0 - c))[:, None] * d - (alpha + statement.lam2 * c)[:, None] * z
     with np.errstate(divide="ignore", invalid="ignore"):
-        smallest = _smallest(u, product(z, z), product(z, g), product(g, g), slack)
+        radius = np.sqrt(product(z, z) * (0.25 * product(g, g) + slack))
+        smallest = u + 0.5 * product(z, g) - radius
     at_ceiling = alpha >= statement.C * c * (1.0 - 1e-9)
     # Where less of R remains in the direction of an observation, digits are lost.
-    return np.where(remaining > 1e-8, smallest, -np.inf), {
-        "free": float((alpha * dot(z, z))[~at_ceiling].sum()) / n,
-        "ceiling": float(at_ceiling.sum()) / n,
-    }
+    return (
+        slack,
+        np.where(remaining > 1e-8, smallest, -np.inf),
+        {
+            "free": float((alpha * dot(z, z))[~at_ceiling].sum()) / n,
+            "ceiling": float(at_ceiling.sum()) / n,
+        },
+    )
