@@ -25,7 +25,6 @@ FLOORS = (
     ("kernels", "row_blocks", "arguments", "synthetic"),
     ("model",),
     ("solution", "feature_space"),
-    ("heuristics",),
     ("formulations",),
     ("theory",),
     ("plot", "torch"),

@@ -7,8 +7,7 @@ import pytest
 import scipy.linalg as sl
 
 from svmcvx.fast import psvm
-from svmcvx.heuristics.machines import squared_hinge
-from svmcvx.heuristics.signed_rows import never
+from svmcvx.formulations.signed_rows import never, squared_hinge
 from svmcvx.numerical import (
     MarginOperator,
     NewtonStep,

@@ -46,7 +46,7 @@ from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchSettings,
 from svmcvx.fast.search.tree import BranchAndBound
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.statement import Ramp, l0_statement, zero_one_statement
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
+from svmcvx.formulations.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp as ramp_loss
 from svmcvx.losses import zero_one as zero_one_loss

@@ -12,7 +12,7 @@ import pytest
 import svmcvx as sx
 from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.exchange_passes import descend
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.formulations.signed_rows import least_norm
 
 MOST = 10**6
 

@@ -17,7 +17,7 @@ from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, SOLVED
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.kernel import FEW
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.formulations.signed_rows import least_norm
 from svmcvx.kernels.columns import KernelColumns
 from tests.intervals import overlap
 

@@ -16,7 +16,7 @@ from svmcvx.errors import BuildError, DataError, SolverFailed
 from svmcvx.formulations.indicator.pool import relaxed_point
 from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, zero_one_mio
 from svmcvx.formulations.indicator.statement import l0_statement
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.formulations.signed_rows import least_norm
 from svmcvx.synthetic import outlier_data
 
 GAP = 1e-6

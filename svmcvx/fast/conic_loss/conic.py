@@ -57,8 +57,7 @@ from svmcvx.formulations.conic_loss.statement import (
     conic_space,
     hard_margin_point,
 )
-from svmcvx.heuristics.local_search import round_relaxation
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.formulations.signed_rows import least_norm, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status

@@ -32,7 +32,7 @@ from svmcvx.formulations.conic_loss.models import (
     weighted_gram,
 )
 from svmcvx.formulations.conic_loss.statement import ConicLoss
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.formulations.signed_rows import least_norm
 from svmcvx.kernels import row_norms
 from svmcvx.numerical import conjugate_gradients, estimated_rounding
 from svmcvx.solution import Status

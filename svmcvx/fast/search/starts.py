@@ -16,7 +16,7 @@ from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchState
 from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.statement import IndicatorStatement
-from svmcvx.heuristics.machines import elastic_filter, soft_margin_scores
+from svmcvx.formulations.signed_rows import elastic_filter, soft_margin_scores
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
 

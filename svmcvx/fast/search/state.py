@@ -22,11 +22,10 @@ from svmcvx.certificate.exactly import balanced
 from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.search.exact_least_norm import ExactPoint, exact_least_norm
 from svmcvx.fast.search.record import Leaf, leaf_of
 from svmcvx.formulations.indicator.statement import L0, IndicatorStatement, Ramp
-from svmcvx.heuristics.exact_least_norm import ExactPoint, exact_least_norm
-from svmcvx.heuristics.machines import ramp_descent
-from svmcvx.heuristics.signed_rows import Incumbent, least_norm, violated
+from svmcvx.formulations.signed_rows import Incumbent, least_norm, ramp_descent, violated
 from svmcvx.losses import ramp
 from svmcvx.solution import Status
 

@@ -38,7 +38,7 @@ from svmcvx.certificate.exactly import nearest_sum
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import ON_SUPPORT, RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of
-from svmcvx.heuristics.local_search import round_relaxation
+from svmcvx.formulations.signed_rows import round_relaxation
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.deadline import current

@@ -57,7 +57,7 @@ number that it evaluates to.
 :math:`\min \|w\|^2` with margins below 1 on observations of total weight at most :math:`\kappa\sum
 s_i`). The certificate's ``lower`` and ``upper`` enclose the optimum of the semidefinite program;
 its residuals ``"zero_one_lower"`` and ``"zero_one_upper"`` enclose that of the 0-1 problem, the
-upper end attained by a rounding (:func:`svmcvx.heuristics.local_search.round_relaxation`).
+upper end attained by a rounding (:func:`svmcvx.formulations.signed_rows.round_relaxation`).
 
 ============== ====================================================== ==========
 symbol         meaning                                                shape
@@ -140,7 +140,7 @@ from svmcvx.formulations.conic_loss.models import (
     within,
     worst_indicator,
 )
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.formulations.signed_rows import least_norm
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel

@@ -20,9 +20,16 @@ from svmcvx.arrays import Floats
 from svmcvx.errors import DataTypeError
 from svmcvx.formulations.conic_loss.models import low_rank_gradient, relaxed_indicator
 from svmcvx.formulations.indicator.statement import L0, CountingStatement
-from svmcvx.heuristics.local_search import local_search
-from svmcvx.heuristics.machines import elastic_filter, ramp_descent, soft_margin_scores
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never
+from svmcvx.formulations.signed_rows import (
+    ON_MARGIN,
+    Incumbent,
+    SignedRows,
+    elastic_filter,
+    local_search,
+    never,
+    ramp_descent,
+    soft_margin_scores,
+)
 from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.system.deadline import current, interruptible

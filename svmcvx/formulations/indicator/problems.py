@@ -25,8 +25,7 @@ from svmcvx.formulations.indicator.statement import (
     zero_one_statement,
 )
 from svmcvx.formulations.problem import FormulationProblem, builder, following
-from svmcvx.heuristics.machines import ramp_descent
-from svmcvx.heuristics.signed_rows import Incumbent
+from svmcvx.formulations.signed_rows import Incumbent, ramp_descent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, Model

@@ -9,7 +9,7 @@ default) all three count observations inside the margin, not only misclassified 
 incumbent of value U is found first. In the 0-1 problem, say, a point that is as good and drops
 weight W has :math:`\|w\|^2 \le U - \lambda W`; and the margin of a dropped observation is no
 further below that of a kept one than the norm times their distance
-(:func:`svmcvx.heuristics.signed_rows.big_m_bound`). With a free intercept, observations of one
+(:func:`svmcvx.formulations.signed_rows.big_m_bound`). With a free intercept, observations of one
 class are compared, so that b cancels; if a whole class is dropped, then w = 0, b = ±1 is as good,
 and M = 2 covers it.
 
@@ -67,8 +67,14 @@ from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
-from svmcvx.heuristics.machines import restricted_point
-from svmcvx.heuristics.signed_rows import ON_MARGIN, WIDENING, Incumbent, SignedRows, big_m_bound
+from svmcvx.formulations.signed_rows import (
+    ON_MARGIN,
+    WIDENING,
+    Incumbent,
+    SignedRows,
+    big_m_bound,
+    restricted_point,
+)
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, is_constant

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcvx.arrays import Floats
-from svmcvx.heuristics.signed_rows import never
 
 
 class ExactPoint(NamedTuple):
@@ -33,7 +32,7 @@ class ExactPoint(NamedTuple):
 
 
 def exact_least_norm(
-    G: Floats, y: Floats | None = None, *, stop: Callable[[], bool] = never
+    G: Floats, y: Floats | None = None, *, stop: Callable[[], bool]
 ) -> ExactPoint | None:
     """Return the point of least norm with g_i'w + y_i b ≥ 1, a proof of infeasibility, or None."""
     if len(G) == 0:

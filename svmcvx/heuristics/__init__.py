@@ -1,1 +1,0 @@
-"""Good feasible points by cheap means: incumbents, local search, rounding."""
