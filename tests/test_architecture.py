@@ -149,7 +149,7 @@ FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multicl
 NAMED_APART = {"fast": {"several_classes": "multiclass", "search": "indicator"}}
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
-    "formulations": {"base", "constraints", "optimal_intercepts", "problem"},
+    "formulations": {"base", "constraints", "optimal_intercepts", "problem", "signed_rows"},
     "fast": {"core", "linear"},
 }
 # The indicator family bounds its programs by the conic relaxation.
