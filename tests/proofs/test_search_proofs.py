@@ -313,6 +313,12 @@ def test_leaves_are_written_in_exact_doubles():
     assert abs(Fraction(leaf.numbers[0]) + Fraction(leaf.numbers[1]) - 2 * third) < Fraction(
         1, 2**104
     )
+    # Balanced labels make the price of any intercept vanish.
+    labels = np.array([1.0, -1.0])
+    leaf = leaf_of([4, 7], [third, third], labels, feasible=True)
+    assert sum(map(Fraction, np.where(leaf.rows == 4, leaf.numbers, -leaf.numbers).tolist())) == 0
+    leaf = leaf_of([4, 7, 9], [third, third / 7, third * 6 / 7], -labels[[0, 1, 1]], feasible=True)
+    assert sum(map(Fraction, np.where(leaf.rows == 4, leaf.numbers, -leaf.numbers).tolist())) == 0
     combination = [third, Fraction(10**40, 7), Fraction(1)]
     leaf = leaf_of([0, 1, 2], combination, feasible=False)
     sums = [sum(map(Fraction, leaf.numbers[leaf.rows == row].tolist())) for row in range(3)]

@@ -51,7 +51,9 @@ class Leaf(NamedTuple):
     numbers: Floats
 
 
-def leaf_of(rows: Sequence[int], alpha: Sequence[Fraction], *, feasible: bool) -> Leaf | None:
+def leaf_of(
+    rows: Sequence[int], alpha: Sequence[Fraction], labels: Floats | None = None, *, feasible: bool
+) -> Leaf | None:
     """Return 2α of the least-norm point, or an exact vanishing combination; None on overflow."""
     norm, longest = _exponent(sum(alpha, Fraction(0))), max(map(_exponent, alpha), default=0)
     # Twice the digits of a double, and as many as the sum of the terms loses.
@@ -72,6 +74,14 @@ def leaf_of(rows: Sequence[int], alpha: Sequence[Fraction], *, feasible: bool) -
                 rest -= Fraction(found[-1][1])
         if rest and not feasible:
             return None
+    if labels is not None:
+        # An intercept of any size has no price where Σ yβ vanishes exactly.
+        sign = dict(zip(rows, labels.tolist(), strict=True))
+        _, largest = max(zip(alpha, rows, strict=True))
+        left = sum((Fraction(sign[row] * term) for row, term in found), Fraction(0))
+        while float(left):
+            found.append((largest, float(-sign[largest] * left)))
+            left += Fraction(sign[largest] * found[-1][1])
     return Leaf(
         np.array([row for row, _ in found], dtype=np.int64), np.array([term for _, term in found])
     )

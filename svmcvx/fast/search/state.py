@@ -329,11 +329,14 @@ class CountingSearch(SearchState):
             bound = max(bound, _norm_below(self.H[rows], alpha) + price)
         if bound < self.cutoff:
             stop = self.monitor.out_of_time
-            exact = exact_least_norm(self.H[rows], self._labels(rows), stop=stop)
+            labels = self._labels(rows)
+            exact = exact_least_norm(self.H[rows], labels, stop=stop)
             if exact is not None:
                 if exact.feasible:
                     self._update_from_exact(kept, exact)
-                found = leaf_of(rows[exact.rows].tolist(), exact.alpha, feasible=exact.feasible)
+                tight = rows[exact.rows].tolist()
+                labels = None if labels is None else labels[exact.rows]
+                found = leaf_of(tight, exact.alpha, labels, feasible=exact.feasible)
                 if found is not None:
                     norm = down(_double(exact.norm)) if exact.feasible else math.inf
                     leaf, bound = found, max(bound, down(norm + price) if norm < math.inf else norm)
