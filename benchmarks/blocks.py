@@ -33,7 +33,7 @@ from sklearn.linear_model import SGDClassifier
 
 import svmcvx as sx
 from svmcvx.feature_space.blocks import block_space, spaces
-from svmcvx.row_blocks.shards import reads_rows
+from svmcvx.row_blocks import reads_rows
 
 # Columns of the data for the conic loss.
 NARROW = 30

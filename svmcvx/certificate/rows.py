@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import (
@@ -54,14 +55,15 @@ def norm_above(x: Floats) -> float:
     return float(root_above(float(np.vdot(x, x)), x.size))
 
 
+def row_norms_squared(X: Any) -> NDArray[Any]:
+    if sp.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X))
+
+
 def row_norms_above(X: Any) -> Floats:
     """Return numbers that are at least the Euclidean norms of the rows."""
-    squares = (
-        np.asarray(X.multiply(X).sum(axis=1)).ravel()
-        if sp.issparse(X)
-        else np.asarray(np.einsum("ij,ij->i", X, X))
-    )
-    return np.asarray(root_above(squares, int(X.shape[1])), dtype=np.float64)
+    return np.asarray(root_above(row_norms_squared(X), int(X.shape[1])), dtype=np.float64)
 
 
 class Ball:
@@ -133,6 +135,10 @@ class Rows:
         self.X = X
         self.norms = row_norms_above(X) if norms is None else norms
         self.shifted = shifted
+
+    def __getitem__(self, rows: Any) -> Rows:
+        """Return some of the rows."""
+        return Rows(self.X[rows], self.norms[rows], shifted=self.shifted)
 
     def __matmul__(self, w: Ball) -> Bounded:
         """Return inner products, each off by at most ‖x_i‖(d u‖w‖ + u‖w‖ + δ)."""

@@ -18,7 +18,7 @@ from svmcvx.data import Features
 from svmcvx.datasets.registry import Dataset
 from svmcvx.display import listed
 from svmcvx.errors import DataError, missing_extra
-from svmcvx.row_blocks.sources import BOM, LINE, parse_libsvm
+from svmcvx.row_blocks import BOM, LINE, parse_libsvm
 from svmcvx.system.files import atomic_write, opened, read_archive, unpacked
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")

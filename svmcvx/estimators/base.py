@@ -35,11 +35,17 @@ from svmcvx.estimators.request import Request, TrainingData, choose, unsupported
 from svmcvx.feature_space import check_square
 from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import RBF, Linear, Polynomial, Precomputed, Sigmoid
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel
 from svmcvx.proofs import Statement
-from svmcvx.row_blocks import in_blocks, refuse_in_blocks
-from svmcvx.row_blocks.shards import ClassPartition, label_counts, labelled_pieces, weight_counts
+from svmcvx.row_blocks import (
+    ClassPartition,
+    in_blocks,
+    label_counts,
+    labelled_pieces,
+    refuse_in_blocks,
+    weight_counts,
+)
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
 

@@ -25,10 +25,9 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
 from svmcvx.estimators.request import FAST, Request, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
-from svmcvx.kernels.gram_cache import CachedKernel
+from svmcvx.kernels.gram import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel, class_scores, pair_votes
-from svmcvx.row_blocks import in_blocks
-from svmcvx.row_blocks.shards import ClassPartition, mapped_rows
+from svmcvx.row_blocks import ClassPartition, in_blocks, mapped_rows
 from svmcvx.solution import Solution, composite
 from svmcvx.system.deadline import time_limited
 

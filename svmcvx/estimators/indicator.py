@@ -10,7 +10,7 @@ from svmcvx.data import check_number
 from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.request import FAST, Request, TrainingData
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from svmcvx.system.deadline import current
 
 # Rounds after which a search without a limit ends, with a warning: some seconds. Rounds are counted

@@ -24,7 +24,7 @@ from svmcvx.arrays import Floats
 from svmcvx.catalogue import Entry, FastSolver
 from svmcvx.data import CodedLabels, Features
 from svmcvx.errors import BuildError, DataError, SolverFailed, SolverUnavailable, did_you_mean
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import time_limited
 

@@ -37,7 +37,7 @@ from svmcvx.experiments.store import (
     warn_incomplete,
 )
 from svmcvx.experiments.tables import table_html
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import time_limited, until
 

@@ -24,7 +24,7 @@ from svmcvx.feature_space.linear import (
     with_constant,
 )
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
-from svmcvx.kernels.gram_cache import CachedKernel
+from svmcvx.kernels.gram import CachedKernel
 
 __all__ = [
     "BLOCK_ENTRIES",

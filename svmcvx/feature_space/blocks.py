@@ -24,14 +24,19 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.feature_space.linear import DENSE, LARGEST_SQUARE, LinearSpace
 from svmcvx.kernels.functions import dense as dense_rows
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.row_blocks.shards import ClassPartition, ShardBlocks, Shards, ShardState, reads_rows
-from svmcvx.row_blocks.sources import (
+from svmcvx.row_blocks import (
     BlockLabels,
+    ClassPartition,
     Piece,
     PieceDigests,
     RowBlocks,
+    ShardBlocks,
+    Shards,
+    ShardState,
     checked_piece,
     dask_rows,
+    is_dask,
+    reads_rows,
 )
 from svmcvx.system.memory import SMALL_ENTRIES
 
@@ -103,23 +108,6 @@ class BlockSettings(NamedTuple):
     compared: bool = False
 
 
-class Sample(NamedTuple):
-    """A sample of rows: rows as passed, labels, weights with the sums of all rows."""
-
-    X: Features
-    y: NDArray[Any]
-    weight: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class SampleSpace(LinearSpace):
-    """The space of a sample in the coordinates of all rows, also with fewer rows than columns."""
-
-    @property
-    def factor_is_data(self) -> bool:
-        return True
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BlockSpace(LinearSpace):
     """Rows in blocks of a linear model: labels, weights and multipliers are in memory."""
@@ -129,7 +117,8 @@ class BlockSpace(LinearSpace):
     largest_norm: float
     stiffness: float
     entries: float
-    sample: Sample = field(repr=False)
+    # Some of the rows as passed; their weights have the sums of all rows.
+    sample: BinaryData = field(repr=False)
 
     @property
     def X(self) -> Features:
@@ -150,23 +139,15 @@ class BlockSpace(LinearSpace):
         return {"row_blocks": float(sum(shards.blocks)), "row_passes": float(shards.passes)}
 
     @property
-    def n(self) -> int:
-        return self.data.n
-
-    @property
     def d(self) -> int:
         """Number of columns in the formulation."""
         return self.centre.size + (self.intercept == "penalised")
-
-    @property
-    def total_weight(self) -> float:
-        return self.data.total_weight
 
     def scores(self, model: BinaryModel) -> Bounded:
         assert isinstance(model, LinearModel)  # noqa: S101 - rows in blocks have no kernel
         if not model.coef.any():
             # No row is read, so that these scores exist whatever has become of the blocks.
-            return exact(np.full(self.n, model.intercept))
+            return exact(np.full(self.data.n, model.intercept))
         for last, scores in self._last_scores:
             if last.intercept == model.intercept and np.array_equal(last.coef, model.coef):
                 return scores
@@ -230,12 +211,10 @@ class BlockSpace(LinearSpace):
     def loaded(self) -> tuple[Features, NDArray[Any], Floats]:
         """Return the rows of all blocks with their labels and weights, as data in memory."""
         X, y, weight = zip(*self._each(_pieces, None, self.compared), strict=True)
-        return _stacked(list(X)), np.concatenate(y), np.concatenate(weight)
+        return _stacked(X), np.concatenate(y), np.concatenate(weight)
 
     def sample_space(self) -> LinearSpace:
-        X, y, weight = self.sample
-        data = BinaryData(X, y, weight, np.arange(y.size), self.data.classes, y.size)
-        return SampleSpace(data, self.intercept, self.centre)
+        return LinearSpace(self.sample, self.intercept, self.centre)
 
     @property
     def settings(self) -> BlockSettings:
@@ -332,23 +311,24 @@ class _Scanned(NamedTuple):
     entries: float = 0.0
     largest: float = 0.0
     stiffest: float = 0.0
-    sample: Sample | None = None
+    sample: Piece | None = None
 
 
 def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:
     """Validate data in blocks and return their space."""
     sides, y = (y, y.given) if isinstance(y, ClassPartition) else (None, y)
-    source, arrays = _source(X, y, sample_weight)
+    source, beside = _source(X, y, sample_weight)
     shards = Shards.of(source)
-    for name, listed in arrays.items():
-        shards.give(name, listed)
     centre, dense = _first_look(shards, intercept)
     columns, count = centre.size, sum(shards.blocks)
     quota = math.ceil(max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns) / count)
     # The labels of the states are not needed any more.
     seen = None if sides is None else replace(sides, given=None, digests=[])
     layout = BlockSettings(intercept, centre, dense, EMPTY)
-    each = [(offset,) for offset in shards.offsets]
+    each = [
+        (first, [None if listed is None else listed[first:last] for listed in beside])
+        for first, last in itertools.pairwise([*shards.offsets, count])
+    ]
     sampling = quota, SAMPLE_ENTRIES / count, seed
     by_shard: list[list[_Scanned]] = shards.change(_scan, each, layout, sampling, seen)
     found = [scanned for listed in by_shard for scanned in listed]
@@ -375,12 +355,10 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
         )
     first = np.cumsum([0, *(scanned.rows for scanned in found)])
     index = np.concatenate([start + part[2] for start, part in zip(first[:-1], kept, strict=True)])
-    samples = [scanned.sample for scanned in found if scanned.sample is not None]
-    drawn = Sample(
-        _stacked([part.X for part in samples]),
-        np.where(np.concatenate([part.y for part in samples]) == classes[1], 1.0, -1.0),
-        np.concatenate([part.weight for part in samples]),
+    drawn, drawn_labels, drawn_weights = zip(
+        *(scanned.sample for scanned in found if scanned.sample is not None), strict=True
     )
+    drawn_signs = np.where(np.concatenate(drawn_labels) == classes[1], 1.0, -1.0)
     # Statements read the shape of the features alone.
     shape = np.broadcast_to(np.nan, (signs.size, columns))
     return BlockSpace(
@@ -392,36 +370,37 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
         largest_norm=largest,
         stiffness=max(scanned.stiffest for scanned in found),
         entries=sum(scanned.entries for scanned in found) / signs.size,
-        sample=drawn,
+        sample=BinaryData(
+            _stacked(drawn),
+            drawn_signs,
+            np.concatenate(drawn_weights),
+            np.arange(drawn_signs.size),
+            classes,
+            drawn_signs.size,
+        ),
     )
 
 
-def _stacked(parts: list[Features]) -> Features:
+def _stacked(parts: Sequence[Features]) -> Features:
     """Return the rows of all parts, sparse if all of them are."""
     if all(map(sp.issparse, parts)):
         return sp.csr_array(sp.vstack(parts))
     return np.vstack([dense_rows(part) for part in parts])
 
 
-def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDArray[Any]]]]:
-    """Return the argument of :meth:`Shards.of`, and labels and weights in memory by block."""
+def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, list[Sequence[NDArray[Any]] | None]]:
+    """Return the argument of :meth:`Shards.of`, and labels and weights in memory, by block."""
     rows = isinstance(X, RowBlocks)
     if rows and isinstance(y, BlockLabels) and y.blocks is not X:
         raise DataError("y holds the labels of another source; pass y=X.y")
     if y is None and not (rows and X.labelled):
-        raise DataError(
-            "a classifier requires y to be passed, but the target y is None; pass one label per"
-            " observation"
-        )
+        check_labels(y, 0)
     source: Any = X.loaders if rows else dask_rows(X, y, sample_weight)
     lengths = X.lengths if rows else source.lengths
-    beside = {
-        "y": (y is None or isinstance(y, BlockLabels)) if rows else bool(source.y),
-        "sample_weight": not rows and bool(source.weight),
-    }
-    arrays = {}
+    arrays: list[Sequence[NDArray[Any]] | None] = []
     for name, values in (("y", y), ("sample_weight", sample_weight)):
-        if values is None or beside[name]:
+        if values is None or isinstance(values, BlockLabels) or (is_dask(values) and not rows):
+            arrays.append(None)
             continue
         if lengths is None:
             raise DataError(
@@ -434,7 +413,7 @@ def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDA
                 f"{name} has shape {given.shape} but X has {sum(lengths)} rows: inconsistent"
                 " numbers of samples; pass one number per row"
             )
-        arrays[name] = np.split(given, np.cumsum(lengths)[:-1])
+        arrays.append(np.split(given, np.cumsum(lengths)[:-1]))
     return source, arrays
 
 
@@ -467,17 +446,18 @@ def _scan(
     pieces: ShardBlocks,
     parts: ShardState,
     number: int,
+    beside: list[Sequence[NDArray[Any]] | None],
     settings: BlockSettings,
     sampling: tuple[int, float, int],
     sides: ClassPartition | None,
 ) -> tuple[ShardState, list[_Scanned]]:
-    """Validate a shard; store labels, weights and norms in its state."""
+    """Validate a shard, with labels and weights that were passed separately; store these."""
     scanned = []
     for k, piece in enumerate(pieces):
         digests = PieceDigests.of(piece)
         y, weight = (
-            parts[name][k] if name in parts else own
-            for name, own in (("y", piece.y), ("sample_weight", piece.weight))
+            own if listed is None else listed[k]
+            for own, listed in zip(piece[1:], beside, strict=True)
         )
         piece = Piece(piece.X, y, weight)
         scanned.append(_scan_block(piece, digests, number + k, settings, sampling, sides))
@@ -530,7 +510,7 @@ def _scan_block(
 
 def _some(
     X: Features, y: NDArray[Any], weight: Floats, share: float, rng: np.random.Generator
-) -> Sample:
+) -> Piece:
     """Return rows of each class of a block, one at least, with weights of the class's sum."""
     weights = np.zeros(y.size)
     for label in np.unique(y):
@@ -539,7 +519,7 @@ def _some(
         scale = float(weight[members].sum()) / float(weight[chosen].sum())
         weights[chosen] = weight[chosen] * scale
     rows = np.flatnonzero(weights)
-    return Sample(X[rows], y[rows], weights[rows])
+    return Piece(X[rows], y[rows], weights[rows])
 
 
 def _encode(
@@ -553,8 +533,7 @@ def _encode(
         sign = np.where(rows.labels == classes[1], 1.0, -1.0)
         y = sign[rows.y.astype(np.intp)] if rows.labels.size else rows.y
         signed.append(rows._replace(y=y))
-    # Labels and weights that were passed separately are in `signed` now.
-    return {"rows": signed, "y": [], "sample_weight": []}, [
+    return {"rows": signed}, [
         (rows.y, rows.weight, np.arange(rows.rows) if rows.positive is None else rows.positive)
         for rows in signed
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,18 +16,25 @@ from svmcvx.certificate.bounded import Bounded, exact, positive_part, total
 from svmcvx.certificate.rows import inner_error, sums_above
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock
+from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock, row_block_of
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, product_of
-from svmcvx.kernels.entry_error import EntryError, power_above
-from svmcvx.kernels.functions import dense, is_definite
-from svmcvx.kernels.gram_cache import CachedGram, GramCache, same_rows
-from svmcvx.kernels.gram_factor import (
+from svmcvx.kernels.functions import (
+    EntryError,
+    dense,
+    diagonal_above,
+    is_definite,
+    is_positive,
+    symmetrised,
+)
+from svmcvx.kernels.gram import (
+    CachedGram,
+    GramCache,
     GramFactor,
     gram_factor,
     is_single,
     require_symmetric,
-    symmetrised,
+    same_rows,
 )
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
@@ -101,32 +108,20 @@ class KernelSpace(FeatureSpace):
         return entries + self._constant
 
     def diagonal_above(self) -> Floats:
-        diagonal = np.abs(self.diagonal())
         if self._has_gram:
+            diagonal = np.abs(self.diagonal())
             return np.asarray(Bounded(diagonal, self.gram_error.of_diagonal(diagonal)).upper)
-        # A power of a sum of positive terms, or 1.
-        return power_above(
-            diagonal, int(getattr(self.resolved, "degree", 1)), int(self.data.X.shape[1])
-        )
+        entries = exact(diagonal_above(self.resolved, self.data.X))
+        return np.asarray((entries + self._constant).upper)
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
-        evaluate: RowBlock = lambda rows, out=None: self.gram[rows]  # noqa: E731
-        if self.blockwise:
-            whole = self._all_columns if np.dtype(dtype) == np.float64 else None
-            evaluate = whole or self.columns(dtype=dtype)
-            if not self._constant:
-                return evaluate
-
-        def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-            found = evaluate(rows)
-            if self.blockwise:
-                found += self._constant
-            if out is None:
-                return found
-            out[...] = found
-            return out
-
-        return block
+        if self.keep_gram:
+            return row_block_of(lambda rows: self.gram[rows])
+        whole = self._all_columns if np.dtype(dtype) == np.float64 else None
+        columns = whole or self.columns(dtype=dtype)
+        if not self._constant:
+            return columns
+        return row_block_of(lambda rows: columns(rows) + self._constant)
 
     @cached_property
     def _given_gram(self) -> Floats:
@@ -137,10 +132,7 @@ class KernelSpace(FeatureSpace):
             "use fewer observations, the linear formulation, or a specialised solver that keeps no"
             " kernel matrix",
         )
-        if isinstance(self.resolved, Precomputed):
-            K = self._evaluated()
-        else:
-            K = self._evaluated() if self.cached_gram is None else self.cached_gram.matrix
+        K = self._evaluated() if self.cached_gram is None else self.cached_gram.matrix
         if self._constant:
             if self.indefinite == "error" and not is_definite(self.resolved):
                 # The constant may hide that the kernel is indefinite.
@@ -234,13 +226,11 @@ class KernelSpace(FeatureSpace):
             return Point(v, exact(np.zeros(v.size)), exact(0.0))
         if not self.keep_gram:
             return self._blockwise(v)
-        error, size = self.gram_error, np.abs(v)
-        both = np.abs(self.gram) @ np.stack([size, error.columns * size], axis=1)
+        found = product_of(self.gram, self.gram_error, v, np.abs(self.gram))
         # As many terms as the second checker counts, whose bounds in doubles have to prove the same
         # interval.
-        entries = error.of_products(both[:, 0], both[:, 1], v)
-        error_of_sums = inner_error(v.size + 2, both[:, 0])
-        return self._bounded_point(v, Bounded(self.gram @ v, error_of_sums + entries))
+        error = inner_error(v.size + 2, found.magnitude) + found.entries
+        return self._bounded_point(v, Bounded(found.scores, error))
 
     def scores_of(self, v: Floats) -> Floats:
         return np.asarray(self.gram @ v if self.keep_gram else self.point(v).scores.value)
@@ -337,17 +327,20 @@ class KernelSpace(FeatureSpace):
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
             block, error = self.cached_gram.matrix[part][:, support], whole.block(part, support)
-            product = product_of(block, error, chosen, self.resolved)
+            sizes = block if is_positive(self.resolved) else np.abs(block)
+            product = product_of(block, error, chosen, sizes)
             for array, values in zip(found, product, strict=True):
                 array[part] = values
         return found
 
-    def _expansion_of(self, model: BinaryModel) -> Floats | None:
-        """Return v of a model of this kernel that expands over these observations; else None."""
+    def coefficients_of(self, model: BinaryModel) -> Floats | None:
+        """Return v of a model of this kernel whose vectors are observations; None of others."""
         if not isinstance(model, KernelModel) or model.kernel != self.resolved:
             return None
         places = np.searchsorted(self.data.index, model.support)
         if (places >= self.data.n).any() or (self.data.index[places] != model.support).any():
+            return None
+        if model.vectors is not None and not same_rows(self.data.X[places], model.vectors):
             return None
         v = np.zeros(self.data.n)
         v[places] = model.dual_coef
@@ -355,16 +348,13 @@ class KernelSpace(FeatureSpace):
 
     def _point_of(self, model: BinaryModel) -> Point | None:
         """Return the point of a model on observations, unless the Gram matrix is a changed one."""
-        v = self._expansion_of(model)
-        if v is None or self._constant or not v.any():
+        if self._constant or isinstance(self.resolved, (CallableKernel, Precomputed)):
             return None
-        vectors = cast(KernelModel, model).vectors
-        if vectors is None or isinstance(self.resolved, CallableKernel):
+        v = self.coefficients_of(model)
+        if v is None or not v.any():
             return None
-        if self.keep_gram and self.factorisation.projector is not None:
-            return None
-        rows = self.data.X[np.searchsorted(self.data.index, model.support)]
-        return self.point(v) if same_rows(rows, vectors) else None
+        changed = self.keep_gram and self.factorisation.projector is not None
+        return None if changed else self.point(v)
 
     def scores(self, model: BinaryModel) -> Bounded:
         point = self._point_of(model)
@@ -372,7 +362,7 @@ class KernelSpace(FeatureSpace):
             return point.scores + model.intercept
         v = None
         if self._user_gram is not None and self._user_gram.averaged:
-            v = self._expansion_of(model)
+            v = self.coefficients_of(model)
         if v is None or self._user_gram is None:
             return super().scores(model)
         K = self._user_gram.matrix

@@ -20,6 +20,7 @@ from svmcvx.certificate.exactly import dot_exactly
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel, row_norms
+from svmcvx.kernels.functions import dense, inner
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import run_with_deadline
@@ -41,6 +42,19 @@ class Point(NamedTuple):
 
 # Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is given.
 RowBlock: TypeAlias = Callable[..., NDArray[Any]]
+
+
+def row_block_of(evaluate: Callable[[Any], NDArray[Any]]) -> RowBlock:
+    """Return the block of a function that evaluates rows."""
+
+    def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        found = evaluate(rows)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    return block
 
 
 class FeatureSpace(ABC):
@@ -170,10 +184,6 @@ class FeatureSpace(ABC):
         """Return a function that evaluates rows of the Gram matrix in this precision."""
 
 
-def _dense(matrix: Any) -> NDArray[Any]:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
-
-
 def with_constant(X: Features) -> Features:
     """Return the data with a constant column 1 appended."""
     ones = np.ones((X.shape[0], 1))
@@ -247,13 +257,13 @@ class LinearSpace(FeatureSpace):
         triangle = np.zeros((0, n))
         for start in range(0, d, width):
             part = columns[:, start : start + width]
-            rows = np.vstack([triangle, (part.toarray() if sp.issparse(part) else part).T])
+            rows = np.vstack([triangle, dense(part).T])
             found: Any = run_with_deadline(np.linalg.qr, rows, "r")
             triangle = np.asarray(found)
         return np.ascontiguousarray(triangle.T)
 
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-        return _dense(self.X[rows] @ self.X[columns].T)
+        return inner(self.X[rows], self.X[columns])
 
     def diagonal(self) -> Floats:
         return np.asarray(row_norms(self.X) ** 2, dtype=np.float64)
@@ -263,15 +273,7 @@ class LinearSpace(FeatureSpace):
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         X = self.X.astype(dtype, copy=False)
-
-        def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-            product = _dense(X[rows] @ X.T)
-            if out is None:
-                return product
-            out[...] = product
-            return out
-
-        return block
+        return row_block_of(lambda rows: inner(X[rows], X))
 
     def _evaluated_point(self, v: Floats) -> Point:
         w = self.expansion(v)

@@ -81,8 +81,8 @@ from svmcvx.certificate.bounded import (
 from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
-from svmcvx.kernels import Kernel, Linear, Polynomial
-from svmcvx.kernels.entry_error import power_above
+from svmcvx.kernels import Kernel
+from svmcvx.kernels.functions import diagonal_above
 from svmcvx.model import KernelModel, LinearModel
 
 Chosen: TypeAlias = NDArray[np.intp]
@@ -712,11 +712,7 @@ class KernelPoints(Points):
 
     def diagonal_above(self, X: Features) -> Floats:
         """Upper bounds of k(x, x): a power of a sum of non-negative terms, or 1."""
-        diagonal = np.abs(np.asarray(self.kernel.diagonal(X), dtype=np.float64))
-        if not isinstance(self.kernel, (Linear, Polynomial)):
-            return diagonal
-        degree = int(self.kernel.degree) if isinstance(self.kernel, Polynomial) else 1
-        return power_above(diagonal, degree, int(X.shape[1]))
+        return diagonal_above(self.kernel, X)
 
     def gram(self, rows: Chosen) -> Floats:
         """The kernel matrix."""

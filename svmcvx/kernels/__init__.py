@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from svmcvx.errors import no_attribute
-from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.functions import (
     RBF,
     CallableKernel,
+    EntryError,
     Exponential,
     Kernel,
     KernelLike,

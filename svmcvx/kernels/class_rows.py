@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded
-from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
+from svmcvx.certificate.rows import row_norms_squared
 from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.kernels.entry_error import EntryError, distance_kernel_error
 from svmcvx.kernels.functions import (
     RBF,
+    EntryError,
     Kernel,
     Laplacian,
     Linear,
     Polynomial,
+    distance_kernel_error,
+    inner_error_of,
     is_definite,
-    row_norms_squared,
 )
 
 Places: TypeAlias = NDArray[np.int64]
@@ -114,10 +115,6 @@ class ClassRows:
         data = self._rows, self._across, self.starts, self._gamma
         return Pieces(*data, self._places, self._store, self._used, self._scratch)
 
-    @property
-    def bytes(self) -> float:
-        return float(self._store.nbytes)
-
     def diagonal(self) -> Floats:
         if self.kernel is None:
             return row_norms_squared(self.X)
@@ -136,12 +133,7 @@ class ClassRows:
 def _row_error(kernel: Kernel | None, X: Floats) -> EntryError:
     """Return the bound on the errors of entries by compiled code."""
     n, d = X.shape
-    if isinstance(kernel, RBF):
-        return distance_kernel_error((n, n), d)
-    norms = row_norms_above(X)
-    return EntryError.none(n, n)._replace(
-        left=norms, right=inner_error(d, norms), absolute=UNDERFLOW
-    )
+    return distance_kernel_error((n, n), d) if isinstance(kernel, RBF) else inner_error_of(X, X)
 
 
 def _whole(kernel: Kernel | None, X: Floats) -> tuple[Floats, EntryError]:

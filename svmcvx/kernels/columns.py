@@ -15,14 +15,17 @@ from numpy.typing import DTypeLike, NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import U
 from svmcvx.data import Features
-from svmcvx.kernels.entry_error import (
+from svmcvx.kernels.functions import (
     NOTICEABLE,
+    RBF,
     EntryError,
+    Kernel,
     distance_kernel_error,
     exponential_error,
+    is_positive,
+    lost_share,
     shift_error,
 )
-from svmcvx.kernels.functions import RBF, Kernel, is_positive, lost_share
 from svmcvx.system.threads import for_each_part
 
 # Entries of a tile: in double precision 1 MiB, which stays in the cache of one core while it is
@@ -146,7 +149,9 @@ class KernelColumns:
                 tile[i, j] = -self._gamma * np.einsum("ij,ij->i", difference, difference)
         return np.exp(tile, out=tile if out is None else out), close
 
-    def _bounded_tile(self, rows: slice, buffer: Floats | None = None) -> tuple[Floats, EntryError]:
+    def matrix(
+        self, rows: slice = slice(None), buffer: Floats | None = None
+    ) -> tuple[Floats, EntryError]:
         """Return a block of rows in double precision, and a bound on its entries' errors."""
         if not self._product:
             return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
@@ -181,10 +186,6 @@ class KernelColumns:
 
         for_each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
 
-    def matrix(self) -> tuple[Floats, EntryError]:
-        """Return the whole matrix in double precision, and a bound on the error of its entries."""
-        return self._bounded_tile(slice(None))
-
     def symmetric_matrix(self) -> tuple[Floats, EntryError]:
         """Return :meth:`matrix` of an RBF kernel if rows are columns, half of it evaluated."""
         n, d = self.shape[0], int(self._data_columns.shape[1])
@@ -213,10 +214,9 @@ class KernelColumns:
                     found.scores[rows] += tile @ chosen
                     found.magnitude[rows] += tile @ size
                     continue
-                tile, error = piece._bounded_tile(rows, buffer)
-                for array, part in zip(
-                    found, product_of(tile, error, chosen, self.kernel), strict=True
-                ):
+                tile, error = piece.matrix(rows, buffer)
+                sizes = tile if is_positive(self.kernel) else np.abs(tile)
+                for array, part in zip(found, product_of(tile, error, chosen, sizes), strict=True):
                     array[rows] += part
 
         for_each_part(work, parts, threads=m * self.shape[1] >= SHARED)
@@ -238,10 +238,9 @@ class KernelColumns:
         return distance_kernel_error((m, n), d)._replace(rows=rows + columns)
 
 
-def product_of(K: Floats, error: EntryError, v: Floats, kernel: Kernel) -> KernelProduct:
-    """Return the product with a block, and what bounds the error of its entries."""
+def product_of(K: Floats, error: EntryError, v: Floats, sizes: Floats) -> KernelProduct:
+    """Return the product with a block, given |K|, and what bounds the error of its entries."""
     size = np.abs(v)
-    sizes = K if is_positive(kernel) else np.abs(K)
     # Three products with a vector take half as long as one with three columns.
     magnitude, weighted = sizes @ size, sizes @ (error.columns * size)
     return KernelProduct(K @ v, magnitude, error.of_products(magnitude, weighted, v))

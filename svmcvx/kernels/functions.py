@@ -18,10 +18,11 @@ Precomputed   the matrix passed in place of the data
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,21 +31,161 @@ from scipy.spatial.distance import cdist
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import ELEMENTARY, U, roundings
-from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above
+from svmcvx.certificate.rows import UNDERFLOW, inner_error, row_norms_above, row_norms_squared
 from svmcvx.data import Features, check_choice, check_number, check_whole
 from svmcvx.errors import DataError, did_you_mean
-from svmcvx.kernels.entry_error import (
-    EntryError,
-    affine_factors,
-    distance_kernel_error,
-    exponential_error,
-    shift_error,
-)
-from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system.deadline import check_cancelled
 
 Matrix: TypeAlias = NDArray[Any]
 KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
+
+
+def lost_share(dtype: DTypeLike) -> float:
+    """Share of |a|² + |b|² below which |a|² + |b|² − 2a'b has lost too many digits to be used."""
+    return float(np.finfo(dtype).eps ** 0.4)
+
+
+# Exponents γ‖a‖² of a shifted row beyond which a pair with it is either computed from differences
+# or has an entry below e⁻³⁷; up to MANY dimensions.
+FAR, MANY = 38.0 / lost_share(np.float64), 10_000
+# Share of a row in the relative error of an exponential whose exponent is exact.
+FLAT = 5.0 * U + ELEMENTARY
+# Largest share of a row for which errors of single entries are not computed.
+NOTICEABLE = 1e-10
+
+
+class EntryError(NamedTuple):
+    r"""A bound on the error of each entry of a computed kernel matrix.
+
+    .. math:: |\hat K_{ij} - K_{ij}| \le |\hat K_{ij}|\,(r_i + c_j) + p_i q_j + a + E_{ij}
+
+    Attributes
+    ----------
+    rows, columns : ndarray of shape (m,), (n,)
+        r and c.
+    left, right : ndarray of shape (m,), (n,)
+        p and q.
+    absolute : float
+        a.
+    entries : ndarray of shape (m, n) or None
+        E, where a bound does not separate.
+    """
+
+    rows: Floats
+    columns: Floats
+    left: Floats
+    right: Floats
+    absolute: float
+    entries: Floats | None = None
+
+    @classmethod
+    def none(cls, m: int, n: int) -> EntryError:
+        """Return the error of an exact matrix."""
+        return factored_error(np.zeros(m), np.zeros(n), 0.0)
+
+    def of_products(self, magnitude: Floats, weighted: Floats, v: Floats) -> Floats:
+        r"""Return a bound on :math:`\sum_j |\hat K_{ij} - K_{ij}| |v_j|`.
+
+        Parameters
+        ----------
+        magnitude : ndarray of shape (m,)
+            At least :math:`|\hat K||v|`.
+        weighted : ndarray of shape (m,)
+            At least :math:`|\hat K|(c \circ |v|)`.
+        v : ndarray of shape (n,)
+            Or a matrix: each column is such a v.
+        """
+        size = np.abs(v)
+        bound = (self.rows * magnitude.T).T + weighted
+        bound = bound + np.multiply.outer(self.left, self.right @ size)
+        bound = bound + self.absolute * size.sum(axis=0)
+        if self.entries is not None:
+            bound = bound + self.entries @ size
+        # Sums of positive numbers, enlarged by more than their rounding.
+        return np.asarray(bound * (1.0 + (v.shape[0] + 8) * 2.0 * U) + UNDERFLOW)
+
+    def rounded(self, times: float) -> EntryError:
+        """Return the error of entries after this many more roundings."""
+        return self._replace(rows=self.rows + times * U)
+
+    def of_positive_part(self, size: float) -> EntryError:
+        """Return that of the positive part of a matrix whose rows have sums of at most `size`, from
+        its eigenvalues and vectors.
+        """
+        return self._replace(absolute=self.absolute + 40.0 * self.rows.size * U * size)
+
+    def block(self, rows: Any, columns: Any) -> EntryError:
+        """Return that of some rows and columns."""
+        entries = None if self.entries is None else self.entries[rows][:, columns]
+        sides = self.rows[rows], self.columns[columns], self.left[rows], self.right[columns]
+        return EntryError(*sides, self.absolute, entries)
+
+    def of_diagonal(self, diagonal: Floats) -> Floats:
+        """Return the bounds on the errors of the diagonal of a square matrix."""
+        bound = np.abs(diagonal) * (self.rows + self.columns) + self.left * self.right
+        entries = 0.0 if self.entries is None else np.diagonal(self.entries)
+        return np.asarray((bound + self.absolute + entries) * (1.0 + 16 * U) + UNDERFLOW)
+
+    def matrix(self, values: Floats) -> Floats:
+        """Return the bounds entry by entry."""
+        bound = np.abs(values) * (self.rows[:, None] + self.columns[None, :])
+        bound += np.outer(self.left, self.right) + self.absolute
+        if self.entries is not None:
+            bound += self.entries
+        return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
+
+
+def shift_error(a: Floats, gamma: float, d: int) -> Floats:
+    """Return a row's share 4γ(d + 6)u a_i, enlarged, of the error of an exponent −γ‖a_i − b_j‖²."""
+    with np.errstate(over="ignore"):
+        exponent = gamma * a
+    share = 1.02 * 4.0 * (d + 6) * U * exponent
+    if d <= MANY:
+        share = np.where(exponent > FAR, 0.0, share)
+    return np.asarray(share + FLAT)
+
+
+def distance_kernel_error(
+    shape: tuple[int, ...], d: int, entries: Floats | None = None
+) -> EntryError:
+    """Return that of a kernel exp(−s), s ≥ 0 with a relative error of (d + 4)u: s exp(−s) ≤ 1/e."""
+    floor = (0.4 * (d + 8) + 3.0) * U + 1e-300
+    rows = np.full(shape[0], FLAT)
+    return EntryError.none(*shape)._replace(rows=rows, absolute=floor, entries=entries)
+
+
+def exponential_error(
+    values: Floats, rows: Floats, columns: Floats, d: int, close: Callable[[], NDArray[np.bool_]]
+) -> EntryError:
+    """Return the error of an RBF matrix by shares; `close` marks entries from differences."""
+    flat = distance_kernel_error((rows.size, columns.size), d)
+    largest = float(rows.max(initial=0.0)) + float(columns.max(initial=0.0))
+    if d > MANY and not largest <= 0.01:
+        return flat._replace(absolute=1.0)
+    if not largest > NOTICEABLE:
+        return flat._replace(rows=rows, columns=columns)
+    entries = np.abs(values) * (rows[:, None] + columns[None, :])
+    entries[close()] = 0.0
+    return flat._replace(entries=entries)
+
+
+def factored_error(left: Floats, right: Floats, absolute: float = UNDERFLOW) -> EntryError:
+    """Return the error p_i q_j + a."""
+    return EntryError(np.zeros(left.size), np.zeros(right.size), left, right, absolute)
+
+
+def inner_error_of(A: Any, B: Any) -> EntryError:
+    """Return the error of inner products of rows."""
+    left = row_norms_above(A)
+    right = left if B is A else row_norms_above(B)
+    return factored_error(left, inner_error(int(A.shape[1]), right))
+
+
+def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, Floats]:
+    r"""Return p and q with :math:`|\gamma a_i'b_j + c_0| \le p_i q_j`, beyond their rounding."""
+    root, constant = math.sqrt(gamma), math.sqrt(abs(coef0))
+    p, q = ((root * row_norms_above(X) + constant) * (1.0 + 8.0 * U) for X in (A, B))
+    return p, q
 
 
 def _variance(X: Features, weight: Floats) -> float:
@@ -160,17 +301,17 @@ class Linear(Kernel):
         return inner(A, B)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        right = inner_error(int(A.shape[1]), row_norms_above(B))
-        return EntryError.none(*values.shape)._replace(
-            left=row_norms_above(A), right=right, absolute=UNDERFLOW
-        )
+        return inner_error_of(A, B)
 
     def diagonal(self, A: Features) -> Floats:
         return row_norms_squared(A).astype(np.float64)
 
 
+@dataclass(frozen=True)
 class _Stationary(_Scaled):
     """Kernels of a distance; ``k(a, a) = 1``."""
+
+    gamma: float | str = "scale"
 
     def diagonal(self, A: Features) -> Floats:
         return np.ones(A.shape[0])
@@ -187,7 +328,6 @@ class RBF(_Stationary):
     """
 
     name: ClassVar[str] = "rbf"
-    gamma: float | str = "scale"
 
     def block(self, A: Any, B: Any) -> Matrix:
         exponent = squared_distances(A, B)
@@ -218,7 +358,6 @@ class Exponential(_Stationary):
     """
 
     name: ClassVar[str] = "exponential"
-    gamma: float | str = "scale"
 
     def block(self, A: Any, B: Any) -> Matrix:
         exponent = np.sqrt(squared_distances(A, B))
@@ -256,7 +395,6 @@ class Laplacian(_Stationary):
     """
 
     name: ClassVar[str] = "laplacian"
-    gamma: float | str = "scale"
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Return the kernel matrix (sparse blocks are made dense: the distance has no product
@@ -318,8 +456,7 @@ class Polynomial(_Affine):
         left, right = affine_factors(A, B, self._gamma, self.coef0)
         with np.errstate(over="ignore"):
             share = float(np.expm1(1.01 * g * (d + 6) * U)) + 12.0 * U + g * 4.0 * U
-            left, right = left**g, share * right**g
-        return EntryError.none(*values.shape)._replace(left=left, right=right, absolute=UNDERFLOW)
+            return factored_error(left**g, share * right**g)
 
 
 @dataclass(frozen=True)
@@ -342,14 +479,9 @@ class Sigmoid(_Affine):
         return np.tanh(argument)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        """Return that of an inner product through the hyperbolic tangent, whose slopes are at most
-        1.
-        """
+        """Return that of an inner product through the hyperbolic tangent, of slopes up to 1."""
         left, right = affine_factors(A, B, self._gamma, self.coef0)
-        right = 1.01 * (int(A.shape[1]) + 6) * U * right
-        return EntryError.none(*values.shape)._replace(
-            left=left, right=right, absolute=2.0 * ELEMENTARY
-        )
+        return factored_error(left, 1.01 * (int(A.shape[1]) + 6) * U * right, 2.0 * ELEMENTARY)
 
 
 @dataclass(frozen=True)
@@ -495,13 +627,20 @@ def kernel_from_dict(stored: dict[str, Any]) -> Kernel:
     return kernel
 
 
-# Entries of a part of a matrix, two of which fit into the processor's cache.
-CACHED = 32_768
+def diagonal_above(kernel: Kernel, X: Features) -> Floats:
+    """Return upper bounds of k(x, x) of a definite kernel."""
+    diagonal = np.asarray(kernel.diagonal(X), dtype=np.float64)
+    if isinstance(kernel, _Stationary):
+        return diagonal
+    # A power of a sum of non-negative products and a constant.
+    times = int(getattr(kernel, "degree", 1)) * (int(X.shape[1]) + 10)
+    enlarge = (1.0 + float(np.expm1(1.02 * times * U))) * (1.0 + 16 * U)
+    return np.asarray(diagonal * enlarge + UNDERFLOW)
 
 
-def lost_share(dtype: DTypeLike) -> float:
-    """Share of |a|² + |b|² below which |a|² + |b|² − 2a'b has lost too many digits to be used."""
-    return float(np.finfo(dtype).eps ** 0.4)
+# Entries of a part of a matrix, two of which fit into the processor's cache; rows and columns of a
+# part that stays there with its transpose.
+CACHED, SQUARE = 32_768, 256
 
 
 def dense(A: Features) -> Matrix:
@@ -514,20 +653,11 @@ def inner(A: Features, B: Features) -> Matrix:
 
 
 def squared_distances(A: Features, B: Features) -> Matrix:
-    r"""Return :math:`\|a_i - b_j\|_2^2` for all pairs of rows.
+    r"""Return :math:`\|a_i - b_j\|_2^2` for all pairs of rows, shape (m, n).
 
     Computed as one matrix product on data shifted by a common centre, then recomputed from
     differences of the rows themselves for the pairs that are so close that the product has lost
     their digits. Duplicate rows have distance 0.
-
-    Parameters
-    ----------
-    A : ndarray or csr_array of shape (m, d)
-    B : ndarray or csr_array of shape (n, d)
-
-    Returns
-    -------
-    ndarray of shape (m, n)
     """
     return distances(A, B)[0]
 
@@ -571,13 +701,7 @@ def from_differences(squares: Matrix, a: Matrix, b: Matrix) -> NDArray[np.bool_]
 
 def row_norms(A: Features) -> Matrix:
     """Return the Euclidean norm of each row."""
-    return np.sqrt(row_norms_squared(A))
-
-
-def row_norms_squared(A: Features) -> Matrix:
-    if sp.issparse(A):
-        return np.asarray(A.multiply(A).sum(axis=1)).ravel()
-    return np.asarray(np.einsum("ij,ij->i", A, A))
+    return np.asarray(np.sqrt(row_norms_squared(A)))
 
 
 def distances_above(A: Any, B: Any) -> NDArray[np.float64]:
@@ -588,3 +712,17 @@ def distances_above(A: Any, B: Any) -> NDArray[np.float64]:
     # A difference that was squared and added has a relative error.
     share = 1.0 + roundings(A.shape[1] + 8)
     return np.asarray(np.sqrt(np.maximum(squares + error, 0.0)) * share)
+
+
+def symmetrised(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Return the mean of a square matrix and its transpose, in parts that fit in a cache."""
+    n, found = matrix.shape[0], np.empty_like(matrix)
+    for i in range(0, n, SQUARE):
+        check_cancelled()
+        rows = slice(i, i + SQUARE)
+        for j in range(0, i + 1, SQUARE):
+            columns = slice(j, j + SQUARE)
+            mean = matrix[rows, columns] + matrix[columns, rows].T
+            mean *= 0.5
+            found[rows, columns], found[columns, rows] = mean, mean.T
+    return found

@@ -19,7 +19,7 @@ import svmcvx as sx
 from svmcvx.experiments import Selection
 from svmcvx.experiments.selection import PATH_PARAMETERS, paths_of
 from svmcvx.experiments.store import Store
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from tests.conftest import make_data
 
 X, Y = make_data(n=90)

@@ -27,7 +27,7 @@ from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.margin import PSVM, best_bias
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from tests.conftest import make_data
 from tests.intervals import overlap
 

@@ -22,7 +22,7 @@ from svmcvx.fast.margin.pairs import SOLVER, solve_parts
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM
 from svmcvx.kernels import Laplacian, Linear
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Status
 from svmcvx.system.deadline import time_limited
 

@@ -16,7 +16,6 @@ from svmcvx.fast.core import rows as row_cache
 from svmcvx.fast.core import rows as thread_pool
 from svmcvx.fast.indicator import zero_one
 from svmcvx.fast.search.state import SearchSettings
-from svmcvx.row_blocks import shards
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock
 from tests.conftest import make_data
@@ -195,7 +194,7 @@ def test_rows_in_blocks_are_summed_in_the_same_parts_by_any_number_of_threads(mo
     X, y = make_data(n=400, d=3)
     found = []
     for threads in (1, 3, 30):
-        monkeypatch.setattr(shards, "available_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("svmcvx.row_blocks.available_threads", lambda threads=threads: threads)
         blocks = sx.RowBlocks(
             [partial(lambda a: (X[a : a + 8], y[a : a + 8]), a) for a in range(0, 400, 8)],
             labelled=True,

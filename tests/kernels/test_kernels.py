@@ -20,7 +20,7 @@ from svmcvx.kernels import (
     squared_distances,
 )
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.kernels.gram_factor import gram_factor
+from svmcvx.kernels.gram import gram_factor
 from svmcvx.system import threads
 
 RNG = np.random.default_rng(0)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.row_blocks import RowBlocks
-from svmcvx.row_blocks.shards import ClassPartition, Shards, label_counts
+from svmcvx.row_blocks import ClassPartition, RowBlocks, Shards, label_counts
 from tests.intervals import overlap
 from tests.row_blocks.test_row_blocks import Loaded, however_few, sources, split  # noqa: F401 - a fixture
 

@@ -33,7 +33,7 @@ from svmcvx.fast.linear.newton import (
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
+from svmcvx.row_blocks import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
 
 MARGINS = "margins"
@@ -197,7 +197,7 @@ def minimise_in_blocks(
 ) -> tuple[BestPoint, dict[str, Floats], Status]:
     """Run Newton's method on rows in blocks until the monitor says stop."""
     terms = LinearTerms(
-        space.n,
+        space.data.n,
         space.d,
         loss.loss,
         largest_norm=space.largest_norm,
@@ -205,7 +205,7 @@ def minimise_in_blocks(
         entries=space.entries,
         **loss.terms,
     )
-    sampled = start is None and space.n >= WORTH_SAMPLING * space.sample.y.size
+    sampled = start is None and space.data.n >= WORTH_SAMPLING * space.sample.y.size
     if sampled:
         rows = space.sample_space()
         problem = loss.of(rows.X, space.sample.y, space.sample.weight)

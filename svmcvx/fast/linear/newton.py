@@ -57,7 +57,7 @@ from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
-from svmcvx.kernels.gram_cache import CachedKernel
+from svmcvx.kernels.gram import CachedKernel
 from svmcvx.model import LinearModel
 from svmcvx.numerical import (
     NewtonStep,

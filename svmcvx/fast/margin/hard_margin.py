@@ -58,8 +58,7 @@ from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin import HardMargin, HardMarginInBlocks, separated
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks import in_blocks, refuse_in_blocks
-from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
+from svmcvx.row_blocks import ShardBlocks, ShardState, in_blocks, reads_rows, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
 

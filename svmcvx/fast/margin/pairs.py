@@ -38,7 +38,7 @@ from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
-from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.kernels.gram import GramCache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system import clock

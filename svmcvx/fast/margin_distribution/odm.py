@@ -196,7 +196,7 @@ def odm(
             return solve_in_blocks(
                 ODM(rows, C1, C2, D),
                 rows,
-                BlockLoss(band(C1, C2, D), 1.0 / rows.total_weight),
+                BlockLoss(band(C1, C2, D), 1.0 / rows.data.total_weight),
                 entry="theta",
                 solver="fast.odm/newton",
                 warm_start=earlier_solution(warm_start),

@@ -168,7 +168,9 @@ def odml(
             return solve_in_blocks(
                 machine,
                 rows,
-                BlockLoss(hinge_power(1.0), C / rows.total_weight, terms, rows.total_weight),
+                BlockLoss(
+                    hinge_power(1.0), C / rows.data.total_weight, terms, rows.data.total_weight
+                ),
                 solver="fast.odml/unwhitened",
                 warm_start=earlier_solution(warm_start),
                 **limits,

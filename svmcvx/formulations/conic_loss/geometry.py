@@ -35,7 +35,7 @@ from svmcvx.certificate.bounded import Bounded, exact, row_sums, signed, sqrt, s
 from svmcvx.certificate.rows import Ball, Rows, norm_above, spectrum_above
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels import Linear
-from svmcvx.kernels.entry_error import BoundedGram
+from svmcvx.kernels.gram import BoundedGram
 
 # Columns of a covariance up to which its products are bounded entry by entry.
 FEW_COLUMNS = 16
