@@ -164,13 +164,11 @@ def odml(
         if not rows.small:
             machine = ODML(rows, lam1, lam2, C)
             mean = rows.expansion(machine.y * machine.share).value
-            terms = {"linear_term": lam2 * mean, "variance": lam1}
+            terms, total = {"linear_term": lam2 * mean, "variance": lam1}, rows.data.total_weight
             return solve_in_blocks(
                 machine,
                 rows,
-                BlockLoss(
-                    hinge_power(1.0), C / rows.data.total_weight, terms, rows.data.total_weight
-                ),
+                BlockLoss(hinge_power(1.0), C / total, terms, total),
                 solver="fast.odml/unwhitened",
                 warm_start=earlier_solution(warm_start),
                 **limits,
