@@ -12,11 +12,11 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations
-from typing import Any, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -61,20 +61,21 @@ class Model(ShortRepr, ABC):
     coef: Floats
     intercept: Any
 
+    # Fields that hold arrays, which become read-only copies.
+    _arrays: ClassVar[tuple[str, ...]] = ("coef", "classes", "support")
+
+    def __post_init__(self) -> None:
+        for name in self._arrays:
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({', '.join([*self._described().values(), self._deciding()])})"
-        )
+        classes = f"classes {listed(map(repr, self.classes.tolist()))}"
+        return f"{type(self).__name__}({', '.join([*self._described().values(), classes])})"
 
     def _repr_html_(self) -> str:
-        fields = [
-            *self._described().items(),
-            ("Classes", listed(self.classes.tolist(), most=SHOWN_CLASSES)),
-        ]
+        classes = listed(self.classes.tolist(), most=SHOWN_CLASSES)
+        fields = [*self._described().items(), ("Classes", classes)]
         return html_block(type(self).__name__, html_fields(fields))
-
-    def _deciding(self) -> str:
-        return f"classes {listed(map(repr, self.classes.tolist()))}"
 
     def _described(self) -> dict[str, str]:
         """Fields that are shown in addition to the classes, by their labels."""
@@ -82,17 +83,31 @@ class Model(ShortRepr, ABC):
 
     @abstractmethod
     def decision_function(self, X: Any) -> Floats:
-        """Return the scores of the rows of `X`."""
+        """Return the scores of the rows of `X`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+            For a precomputed kernel the matrix ``k(x_i, x_j)`` of shape (m, n) between the new
+            observations and *all* training observations.
+
+        Returns
+        -------
+        ndarray of shape (m,), or (m, c) of a model with one score a class
+        """
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each row of `X`: ``classes[1]`` where the score is positive, else
+        ``classes[0]``; of several scores the class of the largest, of equal ones the first.
+        """
+        scores = self.decision_function(X)
+        chosen = (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        labels: NDArray[Any] = self.classes[chosen]
+        return labels
 
     @abstractmethod
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each row of `X`."""
-
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return scalars (for JSON) and arrays of the model, without classes and support."""
-        own = {name: getattr(self, name) for name in ("coef", "intercept")}
-        arrays = {name: value for name, value in own.items() if isinstance(value, np.ndarray)}
-        return {name: value for name, value in own.items() if name not in arrays}, arrays
 
     @classmethod
     def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
@@ -171,9 +186,25 @@ def _digest(arrays: dict[str, NDArray[Any]], scalars: Any) -> str:
     return sha.hexdigest()
 
 
-# Entries of one block of a matrix between new and training observations, or of what a function
-# returns: 128 MiB.
+# Entries of one block of what a kernel returns that is a function: 128 MiB.
 BLOCK_ENTRIES = 2**24
+
+
+class LinearScores(Model):
+    """A model with the scores ``X coef + intercept``."""
+
+    def _described(self) -> dict[str, str]:
+        return {"Input": quantity(self.coef.shape[0], "feature"), **super()._described()}
+
+    def decision_function(self, X: Any) -> Floats:
+        X = check_features(X, n_features=self.coef.shape[0])
+        scores: Floats = np.asarray(X @ self.coef) + self.intercept
+        return scores
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        if isinstance(self.intercept, float):
+            return {"intercept": self.intercept}, {"coef": self.coef}
+        return {}, {"coef": self.coef, "intercept": self.intercept}
 
 
 class BinaryModel(Model):
@@ -181,22 +212,37 @@ class BinaryModel(Model):
 
     intercept: float
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return ``classes[1]`` where the score is positive, else ``classes[0]``."""
-        labels: NDArray[Any] = self.classes[(self.decision_function(X) > 0).astype(np.intp)]
-        return labels
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "intercept", float(self.intercept))
+
+    def _described(self) -> dict[str, str]:
+        return {"Bias": f"intercept {self.intercept:.6g}", **super()._described()}
+
+    @property
+    @abstractmethod
+    def is_constant(self) -> bool:
+        """Whether all coefficients are exactly 0, so that every score is the intercept."""
 
     @abstractmethod
     def squared_norm(self, data: BinaryData) -> Bounded:
         r"""Return :math:`\|w\|^2` in feature space."""
 
-    @abstractmethod
     def scores(self, X: Features) -> Bounded:
-        """Return the scores of validated rows with bounds on their rounding errors."""
+        """Return the scores of validated rows with bounds on their rounding errors, which are 0
+        where w = 0, without a pass over the data.
+        """
+        if self.is_constant:
+            return exact(np.full(X.shape[0], self.intercept))
+        return self._products(X) + self.intercept
+
+    @abstractmethod
+    def _products(self, X: Features) -> Bounded:
+        """Return the scores less the intercept, with error bounds."""
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel(BinaryModel):
+class LinearModel(LinearScores, BinaryModel):
     """The linear score ``x'w + b``.
 
     Attributes
@@ -215,47 +261,51 @@ class LinearModel(BinaryModel):
     classes: NDArray[Any]
     support: NDArray[np.intp]
 
-    def __post_init__(self) -> None:
-        for name in ("coef", "classes", "support"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
-        object.__setattr__(self, "intercept", float(self.intercept))
-
-    def _described(self) -> dict[str, str]:
-        return {
-            "Input": quantity(self.coef.size, "feature"),
-            "Bias": f"intercept {self.intercept:.6g}",
-            **super()._described(),
-        }
-
     def without_support(self) -> Self:
         """Return the model without the rows it rests on, of which there may be millions."""
         return replace(self, support=np.zeros(0, dtype=np.intp))
 
+    @property
+    def is_constant(self) -> bool:
+        return not self.coef.any()
+
     def squared_norm(self, data: BinaryData) -> Bounded:
-        r"""Return :math:`\|w\|^2`."""
         return total(square(exact(self.coef)))
 
-    def decision_function(self, X: Any) -> Floats:
-        """Return ``X w + b``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        ndarray of shape (m,)
-        """
-        X = check_features(X, n_features=self.coef.size)
-        return np.asarray(X @ self.coef) + self.intercept
-
-    def scores(self, X: Features) -> Bounded:
-        """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
+    def _products(self, X: Features) -> Bounded:
         if X.shape[1] != self.coef.size:
             X = check_features(X, n_features=self.coef.size)
-        if is_constant(self):
-            return constant_scores(self, X.shape[0])
-        return Rows(X) @ Ball(self.coef) + self.intercept
+        return Rows(X) @ Ball(self.coef)
+
+
+def kernel_blocks(
+    kernel: Kernel, vectors: Features | None, support: NDArray[np.intp], X: Features
+) -> Iterator[tuple[slice, Any]]:
+    """Yield blocks of a kernel matrix that is precomputed, or whose kernel is a function."""
+    step = max(1, BLOCK_ENTRIES // max(1, support.size))
+    for start in range(0, X.shape[0], step):
+        rows = slice(start, start + step)
+        yield rows, X[rows][:, support] if vectors is None else kernel(X[rows], vectors)
+
+
+def kernel_columns(kernel: Kernel, vectors: Features | None, X: Features) -> KernelColumns | None:
+    """Return the kernel matrix between rows and support vectors, None if it comes in blocks."""
+    if vectors is None or isinstance(kernel, CallableKernel):
+        return None
+    return KernelColumns(kernel, X, vectors, tile_entries=TILE_ENTRIES)
+
+
+def kernel_sums(
+    kernel: Kernel, vectors: Features | None, support: NDArray[np.intp], v: Floats, X: Features
+) -> Floats:
+    """Return K v for rows and support vectors; `v` may have a column per model."""
+    sums = np.zeros((X.shape[0], *v.shape[1:]))
+    if (columns := kernel_columns(kernel, vectors, X)) is not None:
+        columns.add_product(sums, v)
+        return sums
+    for rows, block in kernel_blocks(kernel, vectors, support, X):
+        sums[rows] = block @ v
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,10 +337,10 @@ class KernelModel(BinaryModel):
     support: NDArray[np.intp]
     n_features: int
 
+    _arrays: ClassVar[tuple[str, ...]] = ("dual_coef", "classes", "support")
+
     def __post_init__(self) -> None:
-        for name in ("dual_coef", "classes", "support"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
-        object.__setattr__(self, "intercept", float(self.intercept))
+        super().__post_init__()
         if self.vectors is not None:
             copied = self.vectors.copy() if sp.issparse(self.vectors) else frozen(self.vectors)
             object.__setattr__(self, "vectors", copied)
@@ -300,131 +350,68 @@ class KernelModel(BinaryModel):
             )
 
     def _described(self) -> dict[str, str]:
-        width = "Gram matrix of" if self.vectors is None else ""
-        noun = "observation" if width else "feature"
+        matrix = self.vectors is None
+        size = quantity(self.n_features, "observation" if matrix else "feature")
         return {
             "Kernel": rounded(str(self.kernel)),
-            "Input": f"{width} {quantity(self.n_features, noun)}".strip(),
-            "Bias": f"intercept {self.intercept:.6g}",
+            "Input": f"Gram matrix of {size}" if matrix else size,
             **super()._described(),
         }
 
+    @property
+    def is_constant(self) -> bool:
+        return not self.dual_coef.any()
+
     def squared_norm(self, data: BinaryData) -> Bounded:
         r"""Return :math:`\|w\|^2 = v'Kv`."""
-        if is_constant(self):
+        if self.is_constant:
             return exact(0.0)
         rows = (
             data.X[np.searchsorted(data.index, self.support)]
             if self.vectors is None
             else self.vectors
         )
-        return positive_part(total(exact(self.dual_coef) * self._combine(rows)))
+        return positive_part(total(exact(self.dual_coef) * self._products(rows)))
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the scores.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-            For a precomputed kernel the matrix ``k(x_i, x_j)`` of shape (m, n) between the new
-            observations and *all* training observations.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-        """
         X = check_features(X, n_features=self.n_features)
-        return np.asarray(self._combine(X, errors=False).value + self.intercept)
+        sums = kernel_sums(self.kernel, self.vectors, self.support, self.dual_coef, X)
+        return sums + self.intercept
 
-    def scores(self, X: Features) -> Bounded:
-        """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
-        return (
-            constant_scores(self, X.shape[0])
-            if is_constant(self)
-            else self._combine(X) + self.intercept
-        )
-
-    def _combine(self, X: Features, *, errors: bool = True) -> Bounded:
-        """Return K v for `X` and the support vectors, block by block, with error bounds."""
+    def _products(self, X: Features) -> Bounded:
         v = self.dual_coef
-        if self.vectors is not None and not isinstance(self.kernel, CallableKernel):
-            columns = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
-            if not errors:
-                sums = np.zeros(X.shape[0])
-                columns.add_product(sums, v)
-                return exact(sums)
+        if (columns := kernel_columns(self.kernel, self.vectors, X)) is not None:
             found = columns.product(v)
             return Bounded(found.scores, inner_error(v.size + 2, found.magnitude) + found.entries)
-        size = np.abs(v)
-        sums, bounds = np.zeros(X.shape[0]), np.zeros(X.shape[0])
-        rows = max(1, BLOCK_ENTRIES // max(1, v.size))
-        for start in range(0, X.shape[0], rows):
-            # The values of such a kernel are exact by definition.
-            part = slice(start, start + rows)
-            block: Any = (
-                X[part][:, self.support]
-                if self.vectors is None
-                else self.kernel(X[part], self.vectors)
-            )
-            sums[part] = block @ v
-            if errors:
-                magnitude = np.asarray(abs(block) @ size)
-                bounds[part] = inner_error(v.size + 2, magnitude) + UNDERFLOW
-        return Bounded(sums, bounds)
+        sums, magnitude = np.zeros(X.shape[0]), np.zeros(X.shape[0])
+        # The values of such a kernel are exact by definition.
+        for rows, block in kernel_blocks(self.kernel, self.vectors, self.support, X):
+            sums[rows], magnitude[rows] = block @ v, abs(block) @ np.abs(v)
+        return Bounded(sums, inner_error(v.size + 2, magnitude) + UNDERFLOW)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         scalars = {
             "intercept": self.intercept,
             "kernel": self.kernel.to_dict(),
             "n_features": int(self.n_features),
-            "vectors": (
-                "none" if self.vectors is None else "csr" if sp.issparse(self.vectors) else "dense"
-            ),
         }
-        arrays: dict[str, NDArray[Any]] = {"dual_coef": self.dual_coef}
+        arrays = {"dual_coef": self.dual_coef}
         if self.vectors is None:
-            return scalars, arrays
+            return scalars | {"vectors": "none"}, arrays
         if sp.issparse(self.vectors):
-            return scalars, arrays | {
-                name: getattr(self.vectors, name) for name in ("data", "indices", "indptr")
-            }
-        return scalars, arrays | {"vectors": np.asarray(self.vectors)}
+            parts = {name: getattr(self.vectors, name) for name in ("data", "indices", "indptr")}
+            return scalars | {"vectors": "csr"}, arrays | parts
+        return scalars | {"vectors": "dense"}, arrays | {"vectors": np.asarray(self.vectors)}
 
     @classmethod
     def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        vectors: Features | None = None
-        if scalars["vectors"] == "csr":
-            shape = (arrays["indptr"].size - 1, scalars["n_features"])
-            vectors = sp.csr_array(
-                (arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape
-            )
-        elif scalars["vectors"] == "dense":
-            vectors = arrays["vectors"]
-        return cls(
-            kernel_from_dict(scalars["kernel"]),
-            vectors,
-            arrays["dual_coef"],
-            scalars["intercept"],
-            arrays["classes"],
-            arrays["support"],
-            scalars["n_features"],
-        )
-
-
-def is_constant(model: BinaryModel) -> bool:
-    """Whether all coefficients are exactly 0, so that every score is the intercept."""
-    if isinstance(model, LinearModel):
-        return not model.coef.any()
-    return isinstance(model, KernelModel) and not model.dual_coef.any()
-
-
-def constant_scores(model: BinaryModel, n: int) -> Bounded:
-    """Return the scores of a constant model, without a pass over the data."""
-    return exact(np.full(n, model.intercept))
-
-
-# Entries of a block between new rows and the support vectors of all models.
-ROWS_OF_BLOCK = 8 * TILE_ENTRIES
+        kind, kernel = scalars.pop("vectors"), kernel_from_dict(scalars.pop("kernel"))
+        vectors: Features | None = arrays.pop("vectors") if kind == "dense" else None
+        if kind == "csr":
+            parts = tuple(arrays.pop(name) for name in ("data", "indices", "indptr"))
+            vectors = sp.csr_array(parts, shape=(parts[-1].size - 1, scalars["n_features"]))
+        others: dict[str, Any] = scalars | arrays
+        return cls(kernel=kernel, vectors=vectors, **others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,11 +436,7 @@ class Members(Sequence[BinaryModel]):
     def __len__(self) -> int:
         return int(self.intercepts.size)
 
-    @overload
-    def __getitem__(self, index: int) -> BinaryModel: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[BinaryModel, ...]: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return tuple(self[k] for k in range(*index.indices(len(self))))
         place = range(len(self))[index]
@@ -484,24 +467,12 @@ class Members(Sequence[BinaryModel]):
         once for all.
         """
         X = check_features(X, n_features=self.n_features)
-        if self.kernel is None:
-            return np.asarray(X @ self.table) + self.intercepts
-        if self.vectors is None:
-            return np.asarray(X[:, self.supports[0]] @ self.table) + self.intercepts
-        found = np.empty((X.shape[0], len(self)))
-        block: Any = partial(_block, self.kernel, X, self.vectors)
-        entries = BLOCK_ENTRIES
-        if not isinstance(self.kernel, CallableKernel):
-            entries = ROWS_OF_BLOCK
-            block = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
-        step = max(1, entries // max(1, self.table.shape[0]))
-        for start in range(0, X.shape[0], step):
-            found[start : start + step] = block(slice(start, start + step)) @ self.table
-        return found + self.intercepts
-
-
-def _block(kernel: Kernel, X: Features, vectors: Features, rows: slice) -> Any:
-    return kernel(X[rows], vectors)
+        sums = (
+            np.asarray(X @ self.table)
+            if self.kernel is None
+            else kernel_sums(self.kernel, self.vectors, self.supports[0], self.table, X)
+        )
+        return sums + self.intercepts
 
 
 def packed(members: Sequence[Any]) -> Members | None:
@@ -509,10 +480,8 @@ def packed(members: Sequence[Any]) -> Members | None:
     if isinstance(members, Members):
         return members
     intercepts = np.array([member.intercept for member in members])
-    classes, supports = (
-        [member.classes for member in members],
-        [member.support for member in members],
-    )
+    classes = [member.classes for member in members]
+    supports = [member.support for member in members]
     first = members[0]
     if all(isinstance(member, LinearModel) for member in members):
         if len({member.coef.size for member in members}) > 1:
@@ -572,7 +541,7 @@ def class_scores(scores: Floats, scheme: str) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class MulticlassModel(Model):
+class MulticlassModel(LinearScores):
     """A linear score ``w_k'x + b_k`` for each class; the class with the largest is predicted.
 
     Attributes
@@ -591,31 +560,7 @@ class MulticlassModel(Model):
     classes: NDArray[Any]
     support: NDArray[np.intp]
 
-    def __post_init__(self) -> None:
-        for name in ("coef", "intercept", "classes", "support"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
-
-    def _described(self) -> dict[str, str]:
-        return {"Input": quantity(self.coef.shape[0], "feature"), **super()._described()}
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the scores ``X W + b``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        ndarray of shape (m, c)
-        """
-        X = check_features(X, n_features=self.coef.shape[0])
-        return np.asarray(X @ self.coef) + self.intercept
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of the largest score; of equal scores the first."""
-        labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
-        return labels
+    _arrays: ClassVar[tuple[str, ...]] = ("coef", "intercept", "classes", "support")
 
 
 @dataclass(frozen=True, eq=False)
@@ -693,43 +638,25 @@ class OneVsModel(Model):
 
         One against one, it is the number of votes plus :math:`s_k/(3(|s_k|+1))`, which is less than
         a third of a vote and grows with :math:`s_k`, as in scikit-learn.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        ndarray of shape (m, c)
         """
         return class_scores(self.member_scores(X), self.scheme)
 
     def votes(self, X: Any) -> Floats:
         """Return the number of votes of each row for each class, shape (m, c); of a model for each
         pair of classes.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
         """
         if self.scheme != "ovo":
             raise DataError("votes are those of pairs of classes; this model has one score a class")
         return pair_votes(self.member_scores(X))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of the largest score; of equal scores the first."""
-        labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
-        return labels
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         described: list[dict[str, Any]] = []
         arrays: dict[str, NDArray[Any]] = {}
         for index, member in enumerate(self.members):
             scalars, own = member._state()
-            described.append(
-                {"type": type(member).__name__, "scalars": scalars, "arrays": sorted(own)}
-            )
-            own = own | {"support": member.support}
+            kind = type(member).__name__
+            described.append({"type": kind, "scalars": scalars, "arrays": sorted(own)})
+            own["support"] = member.support
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
         return {"scheme": self.scheme, "members": described}, arrays
 
