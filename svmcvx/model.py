@@ -219,11 +219,6 @@ class BinaryModel(Model):
     def _described(self) -> dict[str, str]:
         return {"Bias": f"intercept {self.intercept:.6g}", **super()._described()}
 
-    @property
-    @abstractmethod
-    def is_constant(self) -> bool:
-        """Whether all coefficients are exactly 0, so that every score is the intercept."""
-
     @abstractmethod
     def squared_norm(self, data: BinaryData) -> Bounded:
         r"""Return :math:`\|w\|^2` in feature space."""
@@ -232,7 +227,7 @@ class BinaryModel(Model):
         """Return the scores of validated rows with bounds on their rounding errors, which are 0
         where w = 0, without a pass over the data.
         """
-        if self.is_constant:
+        if is_constant(self):
             return exact(np.full(X.shape[0], self.intercept))
         return self._products(X) + self.intercept
 
@@ -264,10 +259,6 @@ class LinearModel(LinearScores, BinaryModel):
     def without_support(self) -> Self:
         """Return the model without the rows it rests on, of which there may be millions."""
         return replace(self, support=np.zeros(0, dtype=np.intp))
-
-    @property
-    def is_constant(self) -> bool:
-        return not self.coef.any()
 
     def squared_norm(self, data: BinaryData) -> Bounded:
         return total(square(exact(self.coef)))
@@ -358,13 +349,9 @@ class KernelModel(BinaryModel):
             **super()._described(),
         }
 
-    @property
-    def is_constant(self) -> bool:
-        return not self.dual_coef.any()
-
     def squared_norm(self, data: BinaryData) -> Bounded:
         r"""Return :math:`\|w\|^2 = v'Kv`."""
-        if self.is_constant:
+        if is_constant(self):
             return exact(0.0)
         rows = (
             data.X[np.searchsorted(data.index, self.support)]
@@ -412,6 +399,12 @@ class KernelModel(BinaryModel):
             vectors = sp.csr_array(parts, shape=(parts[-1].size - 1, scalars["n_features"]))
         others: dict[str, Any] = scalars | arrays
         return cls(kernel=kernel, vectors=vectors, **others)
+
+
+def is_constant(model: BinaryModel) -> bool:
+    """Whether all coefficients are exactly 0, so that every score is the intercept."""
+    coefficients = model.dual_coef if isinstance(model, KernelModel) else model.coef
+    return not coefficients.any()
 
 
 @dataclass(frozen=True, eq=False)

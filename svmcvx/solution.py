@@ -130,12 +130,11 @@ class Evidence:
             )
 
     def __repr__(self) -> str:
-        more = "".join(
-            f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays
-        )
-        rows = (
-            "rows in blocks" if self.weight is None else quantity(self.weight.size, "observation")
-        )
+        arrays = {**self.given, **self.spread, **self.tree}
+        more = f", {listed(arrays)}" if arrays else ""
+        rows = "rows in blocks"
+        if self.weight is not None:
+            rows = quantity(self.weight.size, "observation")
         return f"Evidence({self.intercept} intercept, {rows}, {self.fingerprint}{more})"
 
     def statement(
@@ -146,15 +145,11 @@ class Evidence:
         facts: DataFacts,
     ) -> Statement:
         """Return the problem as a proof states it."""
-        described = None if kernel is None or isinstance(kernel, Linear) else kernel.to_dict()
+        numbers = hyperparameters.items()
         return Statement(
             formulation=formulation,
-            hyperparameters={
-                name: value
-                for name, value in hyperparameters.items()
-                if name not in OF_THE_SOLUTION
-            },
-            kernel=described,
+            hyperparameters={name: x for name, x in numbers if name not in OF_THE_SOLUTION},
+            kernel=None if kernel is None or isinstance(kernel, Linear) else kernel.to_dict(),
             intercept=self.intercept,
             rows=facts.n,
             columns=facts.d,
@@ -234,10 +229,9 @@ class Undecided(NamedTuple):
         return (self.by_gap + self.by_formulation) / self.rows if self.rows else 0.0
 
     def __str__(self) -> str:
-        left = self.by_gap + self.by_formulation
         return (
-            f"{left} of {self.rows} rows undecided ({self.by_gap} by the gap,"
-            f" {self.by_formulation} by the formulation)"
+            f"{self.by_gap + self.by_formulation} of {self.rows} rows undecided ({self.by_gap} by"
+            f" the gap, {self.by_formulation} by the formulation)"
         )
 
 
@@ -371,51 +365,51 @@ class Solution:
         DataError
             If there is no proof to hand on.
         """
-        if self.evidence is not None and self.evidence.weight is None:
-            return self._proof_of_blocks(X, y)
-        evidence, certificate, statement = self.evidence, self.certificate, self.proof_statement()
-        if evidence is None or "clipped_mass" in certificate.residuals:
+        evidence, facts = self._known()
+        certificate, residuals = self.certificate, self.certificate.residuals
+        in_blocks = evidence.weight is None
+        if in_blocks:
+            if X is None:
+                raise DataError(
+                    "rows in blocks are read again for a proof: pass them, as in"
+                    " solution.save_proof(path, blocks, blocks.y)"
+                )
+            fingerprint, weight = described(X, y, facts.n, facts.classes)
+            evidence = replace(evidence, weight=weight, fingerprint=fingerprint)
+        if "clipped_mass" in residuals:
             raise DataError(
                 "the kernel was indefinite and has been clipped: the interval is about its positive"
                 " part, which a proof from the raw data cannot state; use a positive semidefinite"
                 " kernel"
             )
-        model: Any = self.model
-        names = (
-            ("support", "dual_coef", "intercept")
-            if hasattr(model, "kernel")
-            else ("coef", "intercept")
-        )
+        statement = self._stated(evidence, facts)
         dual = dual_of(statement.formulation, statement.hyperparameters, self.dual)
-        lower, by, residuals = (
-            certificate.lower,
-            SEARCHED.get(certificate.kind),
-            certificate.residuals,
-        )
+        if in_blocks and (self.formulation == "odm" or self.hyperparameters["p"] > 1):
+            # The multipliers of smooth losses follow from the model.
+            dual = {}
+        expansion = "dual_coef" if hasattr(self.model, "kernel") else "coef"
+        names = ("support", expansion) if expansion == "dual_coef" else (expansion,)
+        lower, by = certificate.lower, SEARCHED.get(certificate.kind)
         if lower == -math.inf:
             lower = None
-        found = (
-            residuals[f"{by}_bound"] - residuals[f"{by}_allowance"]
-            if f"{by}_bound" in residuals
-            else math.nan
-        )
         # An end that neither a dual point nor a tree proves: that of a search, or of any model, 0.
-        unproved = lower == found or (certificate.kind != "convex" and not dual)
+        unproved = certificate.kind != "convex" and not dual
+        if f"{by}_bound" in residuals:
+            unproved |= lower == residuals[f"{by}_bound"] - residuals[f"{by}_allowance"]
         unproved = unproved and not evidence.tree
-        return Proof(
+        finite = certificate.upper < math.inf
+        proof = Proof(
             statement=statement,
-            model={name: getattr(model, name) for name in names} | dict(evidence.spread),
+            model={name: getattr(self.model, name) for name in (*names, "intercept")}
+            | dict(evidence.spread),
             dual=dual,
             lower=None if unproved or lower is None else lower - REPEATED * abs(lower),
-            upper=(
-                certificate.upper + REPEATED * abs(certificate.upper)
-                if certificate.upper < math.inf
-                else None
-            ),
+            upper=certificate.upper + REPEATED * abs(certificate.upper) if finite else None,
             kind=certificate.kind,
             stated=lower if unproved and by else None,
             tree=evidence.tree,
         )
+        return self._confirmed(proof, X, y) if in_blocks else proof
 
     def proof_statement(self) -> Statement:
         """Return the problem that a proof of this solution is about; :func:`svmcvx.verify` can be
@@ -426,55 +420,41 @@ class Solution:
         DataError
             If there is no proof to hand on.
         """
+        evidence, facts = self._known()
+        if evidence.weight is None:
+            raise DataError(
+                "a solution for rows in blocks does not know its weights; pass"
+                " expect=solution.proof(blocks, blocks.y)"
+            )
+        return self._stated(evidence, facts)
+
+    def _known(self) -> tuple[Evidence, DataFacts]:
         if self.evidence is None or self.data is None:
             raise DataError(
                 f"there is no proof of this solution of {self.formulation} to hand on: it is one of"
                 " several problems, of a problem with added constraints, or of a formulation"
                 " outside the package"
             )
-        if self.evidence.weight is None:
-            raise DataError(
-                "a solution for rows in blocks does not know its weights; pass"
-                " expect=solution.proof(blocks, blocks.y)"
-            )
-        kernel = getattr(self.model, "kernel", None)
-        return self.evidence.statement(self.formulation, self.hyperparameters, kernel, self.data)
+        return self.evidence, self.data
 
-    def _proof_of_blocks(self, X: Any, y: Any) -> Proof:
-        """Return a proof for rows in blocks, which claims what one pass over them confirms."""
-        if X is None or self.evidence is None or self.data is None:
-            raise DataError(
-                "rows in blocks are read again for a proof: pass them, as in"
-                " solution.save_proof(path, blocks, blocks.y)"
-            )
-        fingerprint, weight = described(X, y, self.data.n, self.data.classes)
-        evidence = replace(self.evidence, weight=weight, fingerprint=fingerprint)
-        model: Any = self.model
-        certificate = self.certificate
-        # The multipliers of smooth losses follow from the model.
-        smooth = self.formulation == "odm" or self.hyperparameters["p"] > 1
-        proof = Proof(
-            statement=evidence.statement(self.formulation, self.hyperparameters, None, self.data),
-            model={name: getattr(model, name) for name in ("coef", "intercept")},
-            dual={} if smooth else self.dual,
-            lower=certificate.lower,
-            upper=certificate.upper,
-            kind=certificate.kind,
-        )
+    def _stated(self, evidence: Evidence, facts: DataFacts) -> Statement:
+        kernel = getattr(self.model, "kernel", None)
+        return evidence.statement(self.formulation, self.hyperparameters, kernel, facts)
+
+    def _confirmed(self, proof: Proof, X: Any, y: Any) -> Proof:
+        """Return a proof for rows in blocks with the claims that one pass over them confirms."""
         found = enclosures(proof, X, y)
-        if not found.upper[0] <= certificate.upper * (1 + SAME) <= found.upper[1] * (1 + SAME) ** 2:
+        (first, last), below = found.upper, found.lower
+        lower, upper = self.certificate.lower, self.certificate.upper
+        if not first <= upper * (1 + SAME) <= last * (1 + SAME) ** 2:
             raise DataError(
-                f"the model's objective on these data is {found.upper[1]!r}, the solution's is"
-                f" {certificate.upper!r}: data or weights are not those that were solved for (those"
-                " of class_weight are no part of the data)"
+                f"the model's objective on these data is {last!r}, the solution's is {upper!r}:"
+                " data or weights are not those that were solved for (those of class_weight are no"
+                " part of the data)"
             )
-        lower = None
-        if found.lower is not None and certificate.lower is not None:
-            lower = min(
-                certificate.lower, found.lower[0] - ROOM * (found.lower[1] - found.lower[0])
-            )
-        upper = found.upper[1] + ROOM * (found.upper[1] - found.upper[0])
-        return replace(proof, lower=lower, upper=max(certificate.upper, upper))
+        if lower is not None:
+            lower = None if below is None else min(lower, below[0] - ROOM * (below[1] - below[0]))
+        return replace(proof, lower=lower, upper=max(upper, last + ROOM * (last - first)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as a flat dictionary of plain values."""
@@ -513,12 +493,8 @@ class Solution:
 
     def __repr__(self) -> str:
         hyper = settings(self.hyperparameters)
-        others = [attempt.solver for attempt in self.attempts if attempt.solver != self.solver]
-        tried = (
-            ""
-            if len(self.attempts) < 2 or not others
-            else f" after {listed(dict.fromkeys(others))}"
-        )
+        others = dict.fromkeys(one.solver for one in self.attempts if one.solver != self.solver)
+        tried = f" after {listed(others)}" if others and len(self.attempts) > 1 else ""
         return (
             f"Solution({self.formulation}({hyper}) by {self.solver}{tried}: {self.status},"
             f" {self.certificate!r}, {quantity(self.model.n_support, 'support vector')},"
@@ -632,13 +608,11 @@ def _data(solution: Solution) -> list[tuple[str, str]]:
         ("Observations", number(facts.n) + (", weighted" if facts.weighted else "")),
         ("Features", number(facts.d)),
     ]
-    if facts.counts is None:
-        found.append(("Classes", listed(facts.classes)))
-    else:
-        counts = (
-            f"{label} ({count})" for label, count in zip(facts.classes, facts.counts, strict=True)
-        )
-        found.append(("Classes", listed(counts)))
+    classes: Any = facts.classes
+    if facts.counts is not None:
+        pairs = zip(facts.classes, facts.counts, strict=True)
+        classes = [f"{label} ({count})" for label, count in pairs]
+    found.append(("Classes", listed(classes)))
     return [*found, ("Data hash", facts.fingerprint)] if facts.fingerprint else found
 
 
@@ -647,21 +621,19 @@ def _facts(solution: Solution) -> DataFacts | None:
     if solution.data is not None or not solution.parts:
         return solution.data
     labels = solution.model.classes.tolist()
-    counts: dict[Any, int] = {}
-    pairs = set(combinations(labels, 2)) == solution.parts.keys()
     each = [part.data for part in solution.parts.values() if part.data is not None]
-    if not pairs or len(each) < len(solution.parts):
-        return None
+    counts: dict[Any, int] = {}
     for facts in each:
         counts.update(zip(facts.classes, facts.counts or (), strict=False))
-    known = [counts[label] for label in labels if label in counts]
-    if len(known) < len(labels):
-        return None
-    weighted = any(facts.weighted for facts in each)
-    width = sum(known) if each[0].precomputed else each[0].d
-    return DataFacts(
-        sum(known), width, tuple(labels), tuple(known), weighted, precomputed=each[0].precomputed
+    whole = set(combinations(labels, 2)) == solution.parts.keys() and len(each) == len(
+        solution.parts
     )
+    if not whole or not counts.keys() >= set(labels):
+        return None
+    known, precomputed = tuple(counts[label] for label in labels), each[0].precomputed
+    n, weighted = sum(known), any(facts.weighted for facts in each)
+    width = n if precomputed else each[0].d
+    return DataFacts(n, width, tuple(labels), known, weighted, precomputed=precomputed)
 
 
 def _answer(solution: Solution) -> list[tuple[str, str]]:
@@ -743,9 +715,10 @@ def _note_on_intercepts(solution: Solution) -> list[str]:
         return []
     lower, upper = np.atleast_1d(found.lower), np.atleast_1d(found.upper)
     longest = int(np.argmax(upper - lower))
-    if not upper[longest] - lower[longest] > LONG_INTERVAL:
+    low, high = float(lower[longest]), float(upper[longest])
+    if not high - low > LONG_INTERVAL:
         return []
-    what = f"from {number(float(lower[longest]), 4)} to {number(float(upper[longest]), 4)}"
+    what = f"from {number(low, 4)} to {number(high, 4)}"
     if lower.size > 1:
         label = solution.model.classes.tolist()[longest]
         return [
@@ -761,23 +734,23 @@ def _note_on_intercepts(solution: Solution) -> list[str]:
 def _notes(solution: Solution) -> list[str]:
     """Say what the interval rests on, and what it does not say."""
     certificate, residuals = solution.certificate, solution.certificate.residuals
-    notes = []
+    lower, notes = certificate.lower, []
     if solution.parts:
         notes.append(
             "The interval is that of the binary problem with the largest gap, not of a common"
             " objective."
         )
-    if certificate.kind == "local" or certificate.lower is None:
+    if certificate.kind == "local" or lower is None:
         notes.append(
             "A local method: the upper bound is the objective at the model, and the lower bound is"
             " the trivial one."
         )
-    elif "solver_bound" in residuals and certificate.lower <= residuals["solver_bound"]:
+    elif lower <= residuals.get("solver_bound", math.nan):
         notes.append(
             "The lower bound is the solver's statement less an allowance for its tolerances; it is"
             " not checked."
         )
-    elif "search_bound" in residuals and certificate.lower <= residuals["search_bound"]:
+    elif lower <= residuals.get("search_bound", math.nan):
         recorded = solution.evidence is not None and solution.evidence.tree
         proof = " save_proof() hands on a record of the search." if recorded else ""
         notes.append(f"The lower bound was proved by enumeration.{proof}")
@@ -786,7 +759,7 @@ def _notes(solution: Solution) -> list[str]:
             "Both bounds were computed from the raw data, rounding included: the objective at the"
             " model, and the dual objective at a dual point repaired to exact feasibility."
         )
-    if "added_violation" in residuals and certificate.lower is not None:
+    if "added_violation" in residuals and lower is not None:
         notes.append(
             "Constraints were added, and both bounds count them."
             if "added" in solution.dual

@@ -10,7 +10,7 @@ from dataclasses import replace
 from inspect import signature
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +23,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
+from svmcvx import fast
 from svmcvx.arguments import what_was_meant
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import CATALOGUE
@@ -40,18 +41,15 @@ from svmcvx.data import (
 from svmcvx.errors import BuildError, DataError, NotCertified, did_you_mean
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import keys, parts, restricted
-from svmcvx.estimators.model_files import read_text_model
+from svmcvx.estimators.model_files import NO_ROWS, as_numbers, of_arrays, read_text_model
 from svmcvx.estimators.request import weighed
-from svmcvx.fast.core.monitor import monitored
-from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import LinearProblem, minimise
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, PenalisedPSVM
 from svmcvx.formulations.multiclass.losses import Softmax
 from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement
 from svmcvx.formulations.multiclass.statement import AbsoluteSum, ScoreSpace, SquaredNorms
 from svmcvx.kernels import Kernel, Linear, as_kernel
-from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
+from svmcvx.model import KernelModel, LinearModel, Model
 
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
@@ -59,22 +57,8 @@ if TYPE_CHECKING:
 
 # Estimators of scikit-learn whose problem follows from their parameters.
 CERTIFIABLE = (SVC, NuSVC, LinearSVC, LogisticRegression)
-NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
-@overload
-def certify(estimator: FormulationProblem) -> Certificate: ...
-@overload
-def certify(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    problem: str | CertifiedClassifier | None = None,
-    classes: Any = None,
-    **hyperparameters: Any,
-) -> Any: ...
 def certify(
     estimator: Any,
     X: Any = None,
@@ -244,10 +228,6 @@ def _class_weights(estimator: Any, labels: CodedLabels, weight: Floats) -> Float
     return np.asarray(found)
 
 
-def _dense(values: Any) -> Floats:
-    return np.asarray(values.toarray() if sp.issparse(values) else values, dtype=np.float64)
-
-
 def _certify_svc(
     svc: SVC | NuSVC, X: Features, labels: CodedLabels, weight: Floats
 ) -> dict[Any, Certificate]:
@@ -260,18 +240,18 @@ def _certify_svc(
     counted = np.flatnonzero(weight > 0)
     if support.size and support.max() < counted.size:
         support = counted[support]
-    stored = _dense(svc.support_vectors_)
-    if stored.shape[0] and not np.array_equal(_dense(X[support]), stored):
+    stored = as_numbers(svc.support_vectors_)
+    if stored.shape[0] and not np.array_equal(as_numbers(X[support]), stored):
         raise DataError(
             "X does not hold the support vectors of the estimator: pass the data that it was"
             " trained on, with the same sample_weight; of a pipeline's last step, the transformed"
             " data"
         )
-    kernel, dual, inner = _svc_kernel(svc), _dense(svc.dual_coef_), codes[support]
+    kernel, dual, inner = _svc_kernel(svc), as_numbers(svc.dual_coef_), codes[support]
     # libsvm keeps, for a support vector of class k, its multipliers against the other classes in
     # order; with two classes scikit-learn has turned the sign.
     sign = 1.0 if labels.classes.size == 2 else -1.0
-    normals = sign * _dense(svc.coef_) if svc.kernel == "linear" else None
+    normals = sign * as_numbers(svc.coef_) if svc.kernel == "linear" else None
     sides = combinations(range(labels.classes.size), 2)
     found = []
     for place, ((k, other), (rows, part)) in enumerate(
@@ -346,9 +326,8 @@ def _certify_linear_svc(
         )
     value = float(svc.intercept_scaling) if svc.fit_intercept else 0.0
     constant = np.full((X.shape[0], 1), value)
-    extended = (
-        sp.csr_array(sp.hstack([X, constant])) if sp.issparse(X) else np.hstack([X, constant])
-    )
+    extended: Any = sp.hstack if sp.issparse(X) else np.hstack
+    extended = check_features(extended([X, constant]))
     biases = np.broadcast_to(np.asarray(svc.intercept_, dtype=np.float64), (svc.coef_.shape[0],))
     several = labels.classes.size > 2
     scheme = "ovr" if several else "ovo"
@@ -356,7 +335,8 @@ def _certify_linear_svc(
     for k, (_, part) in enumerate(parts(labels, scheme)):
         # LIBLINEAR gives the other classes together the weight 1, for any weights of its classes.
         of_rows = np.where(labels.codes == k, by_class[k], 1.0) if several else by_class[part.codes]
-        data = binary_data(extended, part, weight * of_rows)
+        s = weight * of_rows
+        data = binary_data(extended, part, s)
         w = np.append(svc.coef_[k], biases[k] / value if value else 0.0).astype(np.float64)
         model, space = LinearModel(w, 0.0, data.classes, NO_ROWS), LinearSpace(data, "none")
         if svc.penalty == "l1":
@@ -367,13 +347,11 @@ def _certify_linear_svc(
             duals = [{"alpha": absolute.multipliers(point)} for point in near]
             found.append(check(absolute, [model], duals, own_models=False).certificate)
             continue
-        p = 1.0 if svc.loss == "hinge" else 2.0
-        statement = PenalisedPSVM(space=space, C=float(svc.C), p=p)
-        # Its multipliers are not stored: the problem is solved again, from the coefficients.
-        hinges = LinearProblem(data.X, data.y, statement.C * data.weight, hinge_power(p))
-        with monitored(tol=1e-10, max_iter=10_000, verbose=False, callback=None) as monitor:
-            solved, _ = minimise(hinges, monitor, w=w)
-        found.append(statement.certify(model, {"alpha": solved.alpha}))
+        # Its multipliers are not stored: the problem is solved again.
+        how: Any = {"C": float(svc.C), "p": 1.0 if svc.loss == "hinge" else 2.0}
+        solved = fast.psvm(extended, part, sample_weight=s, intercept="none", tol=1e-10, **how)
+        alpha = solved.dual["alpha"][data.index]
+        found.append(PenalisedPSVM(space=space, **how).certify(model, {"alpha": alpha}))
     return dict(zip(keys(labels.classes.tolist(), scheme), found, strict=True))
 
 
@@ -479,20 +457,19 @@ def _certify_any(
         return _certify_for(
             estimator, _as_model(model, features, known, classes, kernel), X, y, sample_weight
         )
-    found = read_text_model(Path(model), features.shape[1])
-    labels = known[codes]
+    found = read_text_model(Path(model), features)
+    if len(found) == 1:
+        return _certify_for(
+            _with_bias(estimator, found[0].bias), found[0].model, X, y, sample_weight
+        )
+    labels, weight = known[codes], check_weights(sample_weight, codes.size)
     certificates: dict[Any, Certificate] = {}
     for one in found:
+        pair = isinstance(one.key, tuple)
+        rows = np.isin(labels, one.key) if pair else np.ones(labels.size, dtype=bool)
+        own = labels[rows] if pair else labels == one.key
         stated = _with_bias(clone(estimator), one.bias)
-        if len(found) == 1:
-            return _certify_for(stated, one.model, X, y, sample_weight)
-        if len(one.key) == 1:
-            key, rows, own = one.key[0], np.ones(labels.size, bool), labels == one.key[0]
-        else:
-            key, rows = one.key, np.isin(labels, one.key)
-            own = labels[rows]
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)[rows]
-        certificates[key] = _certify_for(stated, one.model, features[rows], own, weight)
+        certificates[one.key] = _certify_for(stated, one.model, features[rows], own, weight[rows])
     return certificates
 
 
@@ -588,54 +565,4 @@ def _as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: An
                 " mapping with coef or dual_coef, a linear layer, a model file of LIBSVM or"
                 f" LIBLINEAR, or a model of this package, got {type(model).__name__}"
             )
-    return _of_arrays(parts, X, order, kernel)
-
-
-def _plain(values: Any) -> Floats:
-    return _dense(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
-
-
-def _of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: Any) -> Model:
-    """Return the model of (dual) coefficients; `classes` is in the order of the model."""
-    unknown = parts.keys() - {"coef", "dual_coef", "intercept", "vectors"}
-    if unknown or ("coef" in parts) == ("dual_coef" in parts):
-        raise DataError(
-            "model must have coef or dual_coef, intercept, and perhaps vectors, got"
-            f" {', '.join(map(str, parts))}"
-        )
-    linear = "coef" in parts
-    coef = np.atleast_2d(_plain(parts["coef" if linear else "dual_coef"]))
-    intercept = np.ravel(_plain(parts.get("intercept", 0.0)))
-    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-        raise DataError("the coefficients and the intercept of the model must be finite numbers")
-    d, several = X.shape[1], classes.size > 2
-    vectors = X if "vectors" not in parts else check_features(parts["vectors"], n_features=d)
-    expected = (classes.size if several else 1, d if linear else vectors.shape[0])
-    if coef.shape != expected or intercept.size not in (1, expected[0]):
-        raise DataError(
-            f"the model has coefficients of shape {coef.shape} and {intercept.size} intercepts;"
-            f" these data need {expected} and {expected[0]}"
-        )
-    order = np.argsort(classes)
-    if several:
-        if not linear:
-            raise DataError(
-                "dual coefficients of more than two classes are those of several problems; certify"
-                " them pair by pair"
-            )
-        biases = np.broadcast_to(intercept, classes.shape)[order]
-        return MulticlassModel(coef[order].T, biases, classes[order], NO_ROWS)
-    # The score is positive for the class that sorts last.
-    sign = 1.0 if order[1] == 1 else -1.0
-    classes, b = classes[order], sign * float(intercept[0])
-    if linear:
-        return LinearModel(sign * coef[0], b, classes, NO_ROWS)
-    return KernelModel(
-        kernel=(as_kernel(kernel) or Linear()).resolve(X),
-        vectors=vectors,
-        dual_coef=sign * coef[0],
-        intercept=b,
-        classes=classes,
-        support=np.arange(coef.shape[1]),
-        n_features=d,
-    )
+    return of_arrays(parts, X, order, kernel)

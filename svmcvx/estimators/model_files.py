@@ -1,4 +1,4 @@
-r"""Models in the text files of LIBSVM and LIBLINEAR.
+r"""Models of coefficients, and those in the text files of LIBSVM and LIBLINEAR.
 
 LIBSVM stores, for classes :math:`c_0, c_1, …` in the order of its line ``label``, one machine a
 pair :math:`i < j`, with the score :math:`\sum_s v_s k(x, x_s) - \rho`, positive for :math:`c_i`.
@@ -11,17 +11,21 @@ trained.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
+from svmcvx.arrays import Floats
+from svmcvx.data import Features, check_features
 from svmcvx.errors import DataError
-from svmcvx.kernels import RBF, Kernel, Linear, Polynomial, Sigmoid
+from svmcvx.kernels import Kernel, Linear, as_kernel
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 
 FIRST_WORDS = ("svm_type", "solver_type")
@@ -35,12 +39,71 @@ CLASSIFIERS = (
 )
 
 
+# Kernels of LIBSVM that can be read, by the names here.
+KERNELS = {"linear": "linear", "polynomial": "poly", "rbf": "rbf", "sigmoid": "sigmoid"}
+
+
 class TextModel(NamedTuple):
-    """A model of a file, the classes of its problem, and the value of its constant feature."""
+    """A model of a file, the classes of its problem (a pair, one against the rest, or none: all),
+    and the value of its constant feature.
+    """
 
     model: Model
-    key: tuple[Any, ...]
+    key: Any
     bias: float | None
+
+
+def as_numbers(values: Any) -> Floats:
+    """Return an array of doubles of an array, a sparse matrix or a tensor."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values.toarray() if sp.issparse(values) else values, dtype=np.float64)
+
+
+def of_arrays(parts: Mapping[str, Any], X: Any, classes: NDArray[Any], kernel: Any) -> Model:
+    """Return the model of (dual) coefficients; `classes` is in the order of the model."""
+    unknown = parts.keys() - {"coef", "dual_coef", "intercept", "vectors"}
+    if unknown or ("coef" in parts) == ("dual_coef" in parts):
+        raise DataError(
+            "model must have coef or dual_coef, intercept, and perhaps vectors, got"
+            f" {', '.join(map(str, parts))}"
+        )
+    linear = "coef" in parts
+    coef = np.atleast_2d(as_numbers(parts["coef" if linear else "dual_coef"]))
+    intercept = np.ravel(as_numbers(parts.get("intercept", 0.0)))
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+        raise DataError("the coefficients and the intercept of the model must be finite numbers")
+    d, several = X.shape[1], classes.size > 2
+    vectors = X if "vectors" not in parts else check_features(parts["vectors"], n_features=d)
+    expected = (classes.size if several else 1, d if linear else vectors.shape[0])
+    if coef.shape != expected or intercept.size not in (1, expected[0]):
+        raise DataError(
+            f"the model has coefficients of shape {coef.shape} and {intercept.size} intercepts;"
+            f" these data need {expected} and {expected[0]}"
+        )
+    order = np.argsort(classes)
+    if several:
+        if not linear:
+            raise DataError(
+                "dual coefficients of more than two classes are those of several problems; certify"
+                " them pair by pair"
+            )
+        biases = np.broadcast_to(intercept, classes.shape)[order]
+        return MulticlassModel(coef[order].T, biases, classes[order], NO_ROWS)
+    # The score is positive for the class that sorts last.
+    sign = 1.0 if order[1] == 1 else -1.0
+    classes, b = classes[order], sign * float(intercept[0])
+    if linear:
+        return LinearModel(sign * coef[0], b, classes, NO_ROWS)
+    return KernelModel(
+        kernel=(as_kernel(kernel) or Linear()).resolve(X),
+        vectors=vectors,
+        dual_coef=sign * coef[0],
+        intercept=b,
+        classes=classes,
+        support=np.arange(coef.shape[1]),
+        n_features=d,
+    )
 
 
 def is_text_model(path: str | os.PathLike[str]) -> bool:
@@ -49,7 +112,7 @@ def is_text_model(path: str | os.PathLike[str]) -> bool:
         return stream.read(16).split(b" ")[0].decode("ascii", "replace") in FIRST_WORDS
 
 
-def read_text_model(path: str | os.PathLike[str], n_features: int) -> list[TextModel]:
+def read_text_model(path: str | os.PathLike[str], X: Features) -> list[TextModel]:
     """Return the models of a file that LIBSVM or LIBLINEAR wrote."""
     path = Path(path)
     try:
@@ -61,9 +124,9 @@ def read_text_model(path: str | os.PathLike[str], n_features: int) -> list[TextM
                 break
             header[name] = values
         if "svm_type" in header:
-            return list(_libsvm(header, list(lines), n_features))
+            return list(_libsvm(header, list(lines), X))
         if "solver_type" in header:
-            return list(_liblinear(header, list(lines), n_features))
+            return list(_liblinear(header, list(lines), X))
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     except (ValueError, KeyError, IndexError, UnicodeError) as error:
@@ -76,7 +139,7 @@ def read_text_model(path: str | os.PathLike[str], n_features: int) -> list[TextM
     )
 
 
-def _libsvm(header: dict[str, list[str]], lines: list[str], n_features: int) -> Iterator[TextModel]:
+def _libsvm(header: dict[str, list[str]], lines: list[str], X: Features) -> Iterator[TextModel]:
     if header["svm_type"] not in (["c_svc"], ["nu_svc"]):
         raise DataError(
             f"the file has a model of type {header['svm_type'][0]}; those of c_svc and nu_svc"
@@ -90,50 +153,33 @@ def _libsvm(header: dict[str, list[str]], lines: list[str], n_features: int) -> 
     words = [line.split() for line in lines]
     coefficients = np.array([row[:width] for row in words], dtype=float).reshape(-1, width)
     text = "\n".join(" ".join(["0", *row[width:]]) for row in words)
-    vectors, _ = load_svmlight_file(BytesIO(text.encode()), n_features=n_features, zero_based=False)
+    file = BytesIO(text.encode())
+    vectors, _ = load_svmlight_file(file, n_features=X.shape[1], zero_based=False)
     kernel = _kernel(header)
     for pair, (i, j) in enumerate(combinations(range(labels.size), 2)):
         of_i, of_j = np.arange(first[i], first[i + 1]), np.arange(first[j], first[j + 1])
         rows = np.concatenate([of_i, of_j])
-        # Models have positive scores for the class that sorts last.
-        sign = 1.0 if labels[i] > labels[j] else -1.0
-        v = sign * np.concatenate([coefficients[of_i, j - 1], coefficients[of_j, i]])
-        classes, b = np.sort(labels[[i, j]]), -sign * float(rho[pair])
+        v = np.concatenate([coefficients[of_i, j - 1], coefficients[of_j, i]])
+        own: dict[str, Any] = {"dual_coef": v, "vectors": vectors[rows].toarray()}
         if isinstance(kernel, Linear):
-            model: Model = LinearModel(vectors[rows].T @ v, b, classes, NO_ROWS)
-        else:
-            model = KernelModel(
-                kernel=kernel,
-                vectors=vectors[rows].toarray(),
-                dual_coef=v,
-                intercept=b,
-                classes=classes,
-                support=rows,
-                n_features=n_features,
-            )
-        yield TextModel(model, tuple(classes.tolist()), None)
+            own = {"coef": vectors[rows].T @ v}
+        model = of_arrays({**own, "intercept": -rho[pair]}, X, labels[[j, i]], kernel)
+        yield TextModel(model, tuple(model.classes.tolist()), None)
 
 
 def _kernel(header: dict[str, list[str]]) -> Kernel:
     kind = header["kernel_type"][0]
+    if kind not in KERNELS:
+        raise DataError(
+            f"the file has a {kind} kernel; those that can be read are linear, polynomial, rbf and"
+            " sigmoid"
+        )
     number = {name: float(header[name][0]) for name in ("gamma", "coef0") if name in header}
-    if kind == "linear":
-        return Linear()
-    if kind == "rbf":
-        return RBF(number["gamma"])
-    if kind == "polynomial":
-        return Polynomial(degree=int(header["degree"][0]), **number)
-    if kind == "sigmoid":
-        return Sigmoid(**number)
-    raise DataError(
-        f"the file has a {kind} kernel; those that can be read are linear, polynomial, rbf and"
-        " sigmoid"
-    )
+    degree = int(header.get("degree", ["3"])[0])
+    return as_kernel(KERNELS[kind], degree=degree, **number) or Linear()
 
 
-def _liblinear(
-    header: dict[str, list[str]], lines: list[str], n_features: int
-) -> Iterator[TextModel]:
+def _liblinear(header: dict[str, list[str]], lines: list[str], X: Features) -> Iterator[TextModel]:
     """Yield the machine of two classes, each class's against the rest, or one of all classes."""
     kind, bias = header["solver_type"][0], float(header["bias"][0])
     if kind not in CLASSIFIERS:
@@ -146,25 +192,25 @@ def _liblinear(
         raise DataError(
             f"the file has {W.shape[0]} rows of coefficients, and its head says {d + (bias >= 0)}"
         )
-    if d > n_features:
+    if d > X.shape[1]:
         raise DataError(
-            f"the model has {d} features, and X has {n_features} columns; pass the data it was"
+            f"the model has {d} features, and X has {X.shape[1]} columns; pass the data it was"
             " trained on"
         )
-    coef = np.zeros((n_features, W.shape[1]))
-    coef[:d] = W[:d]
+    coef = np.zeros((W.shape[1], X.shape[1]))
+    coef[:, :d] = W[:d].T
     intercepts = W[d] * bias if bias >= 0 else np.zeros(W.shape[1])
     labels, bias = np.array(header["label"], dtype=int), max(bias, 0.0)
-    order = np.argsort(labels)
-    classes = labels[order]
     if kind == "MCSVM_CS":
-        several = MulticlassModel(coef[:, order], intercepts[order], classes, NO_ROWS)
-        yield TextModel(several, (), bias)
-    elif labels.size == 2:
-        sign = 1.0 if labels[0] > labels[1] else -1.0
-        model = LinearModel(sign * coef[:, 0], sign * float(intercepts[0]), classes, NO_ROWS)
-        yield TextModel(model, tuple(classes.tolist()), bias)
-    else:
-        for w, b, label in zip(coef.T, intercepts.tolist(), labels.tolist(), strict=True):
-            one = LinearModel(w, b, np.array([False, True]), NO_ROWS)
-            yield TextModel(one, (label,), bias)
+        order = np.argsort(labels)
+        joint = MulticlassModel(coef[order].T, intercepts[order], labels[order], NO_ROWS)
+        yield TextModel(joint, (), bias)
+        return
+    if labels.size == 2:
+        # The one column is positive for the first class.
+        model = of_arrays({"coef": coef, "intercept": intercepts}, X, labels[::-1], None)
+        yield TextModel(model, tuple(model.classes.tolist()), bias)
+        return
+    for w, b, label in zip(coef, intercepts, labels.tolist(), strict=True):
+        model = of_arrays({"coef": w, "intercept": b}, X, np.array([False, True]), None)
+        yield TextModel(model, label, bias)

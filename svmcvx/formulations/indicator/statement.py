@@ -77,7 +77,7 @@ from svmcvx.formulations.signed_rows import (
 )
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
-from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.model import BinaryModel, KernelModel, LinearModel, is_constant
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.deadline import OutOfTime, interruptible, run_with_deadline
 
@@ -683,7 +683,7 @@ class L0(CountingStatement):
         b = model.intercept
         if self.kind == "local":
             return None
-        if not model.is_constant:
+        if not is_constant(model):
             return OptimalIntercepts(b, b)
         return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
 
