@@ -22,132 +22,47 @@ from svmcvx.errors import no_attribute
 
 __version__ = "0.3.0"
 
-# Names of everyday use. Those of `_LAZY` and the modules of `_SUBPACKAGES` are attributes too;
-# docs/api.md lists all of them by task.
-__all__ = [
-    "RBF",
-    "Certificate",
-    "ConicSVMClassifier",
-    "Formulation",
-    "FormulationProblem",
-    "Kernel",
-    "L0SVMClassifier",
-    "M3SVMClassifier",
-    "Model",
-    "MulticlassSVMClassifier",
-    "ODMClassifier",
-    "ODMLClassifier",
-    "PSVMClassifier",
-    "Polynomial",
-    "RampSVMClassifier",
-    "RowBlocks",
-    "Solution",
-    "SvmcvxError",
-    "ZeroOneSVMClassifier",
-    "available_solvers",
-    "certified_path",
-    "certified_select",
-    "certify",
-    "compare",
-    "conic_fixed_gamma",
-    "conic_sdp",
-    "datasets",
-    "explore",
-    "fast",
-    "guarantee",
-    "hard_margin_dual",
-    "kernels",
-    "l0_mio",
-    "load_model",
-    "m3svm",
-    "multiclass",
-    "odm_dual",
-    "odm_primal",
-    "odml_dual",
-    "odml_primal",
-    "plot",
-    "psvm_dual",
-    "psvm_primal",
-    "ramp_mio",
-    "select",
-    "solve",
-    "study",
-    "synthetic",
-    "verify",
-    "zero_one_mio",
-]
-
 # Names by the modules that define them, which are imported at the first use of a name: cvxpy takes
-# most of a second, and the command line needs no cvxpy to report a typing error.
-_MODULES: dict[str, tuple[str, ...]] = {
-    "svmcvx.certificate": ("Certificate",),
+# most of a second, and the command line needs no cvxpy to report a typing error. Those before a bar
+# are of everyday use; docs/api.md lists all of them by task.
+_NAMES = {
+    "svmcvx.certificate": "Certificate",
     "svmcvx.errors": (
-        "BuildError",
-        "DataError",
-        "NotCertified",
-        "SolverFailed",
-        "SolverUnavailable",
-        "SvmcvxError",
+        "SvmcvxError | BuildError DataError NotCertified SolverFailed SolverUnavailable"
     ),
-    "svmcvx.estimators": ("certify",),
-    "svmcvx.experiments": ("certified_path", "certified_select", "compare", "select", "study"),
-    "svmcvx.explorer": ("Explorer", "explore"),
-    "svmcvx.formulations.base": ("BinaryStatement", "Formulation"),
-    "svmcvx.formulations.problem": ("FormulationProblem",),
-    "svmcvx.guarantees": ("Guarantee", "Interval", "guarantee"),
-    "svmcvx.kernels": (
-        "RBF",
-        "Exponential",
-        "Kernel",
-        "Laplacian",
-        "Linear",
-        "Polynomial",
-        "Precomputed",
-        "Sigmoid",
-    ),
-    "svmcvx.model": (
-        "KernelModel",
-        "LinearModel",
-        "Model",
-        "MulticlassModel",
-        "OneVsModel",
-        "load_model",
-    ),
-    "svmcvx.proofs": ("Verified", "verify"),
-    "svmcvx.row_blocks": ("RowBlocks",),
-    "svmcvx.solution": ("Attempt", "Solution", "Status", "Timings"),
-    "svmcvx.solve": ("available_solvers", "solve"),
+    "svmcvx.estimators": "certify",
+    "svmcvx.experiments": "certified_path certified_select compare select study",
+    "svmcvx.explorer": "explore | Explorer",
+    "svmcvx.formulations.base": "Formulation | BinaryStatement",
+    "svmcvx.formulations.problem": "FormulationProblem",
+    "svmcvx.guarantees": "guarantee | Guarantee Interval",
+    "svmcvx.kernels": "RBF Kernel Polynomial | Exponential Laplacian Linear Precomputed Sigmoid",
+    "svmcvx.model": "Model load_model | KernelModel LinearModel MulticlassModel OneVsModel",
+    "svmcvx.proofs": "verify | Verified",
+    "svmcvx.row_blocks": "RowBlocks",
+    "svmcvx.solution": "Solution | Attempt Status Timings",
+    "svmcvx.solve": "available_solvers solve",
 }
-_LAZY: dict[str, str] = {
-    **{name: module for module, names in _MODULES.items() for name in names},
-    **{builder.name: builder.module for entry in CATALOGUE.values() for builder in entry.builders},
-    **{e.estimator.name: e.estimator.module for e in CATALOGUE.values() if e.estimator is not None},
-}
-# Modules that are names of the package.
-_SUBPACKAGES = frozenset(
-    (
-        "certificate",
-        "data",
-        "datasets",
-        "estimators",
-        "experiments",
-        "fast",
-        "feature_space",
-        "formulations",
-        "guarantees",
-        "kernels",
-        "losses",
-        "model",
-        "plot",
-        "proofs",
-        "row_blocks",
-        "solution",
-        "synthetic",
-        "system",
-        "theory",
-        "torch",
-    )
+# Modules that are names of the package, and builders that are not of everyday use.
+_MODULES = (
+    "datasets fast kernels plot synthetic | certificate data estimators experiments feature_space"
+    " formulations guarantees losses model proofs row_blocks solution system theory torch"
 )
+_FURTHER = (
+    "odml_hard_margin m3svm_hard_margin weston_watkins crammer_singer msvm topk_svm multinomial_lr"
+    " sparse_multinomial_lr"
+)
+_SUBPACKAGES = frozenset(_MODULES.replace("|", "").split())
+_LOADED = [
+    *(builder for entry in CATALOGUE.values() for builder in entry.builders),
+    *(entry.estimator for entry in CATALOGUE.values() if entry.estimator is not None),
+]
+_LAZY = {
+    **{name: module for module, names in _NAMES.items() for name in names.split() if name != "|"},
+    **{loaded.name: loaded.module for loaded in _LOADED},
+}
+_EVERYDAY = " ".join(names.partition("|")[0] for names in (*_NAMES.values(), _MODULES)).split()
+__all__ = sorted({*_EVERYDAY, *(loaded.name for loaded in _LOADED)} - {*_FURTHER.split()})
 
 
 def __getattr__(name: str) -> Any:

@@ -150,7 +150,6 @@ TASKS = {
     "Look at an answer": ("svmcvx.solution", "svmcvx.certificate", "svmcvx.model"),
     "Certify, prove, guarantee": (
         "svmcvx.estimators.certification",
-        "svmcvx.estimators.certification",
         "svmcvx.proofs",
         "svmcvx.guarantees",
     ),
@@ -313,7 +312,7 @@ def package_stub(text):
     ]
     ordered = sorted(pairs, key=lambda pair: (pair[0], kind(pair[1]), pair[1]))
     lines = "".join(f"from {module} import {name} as {name}\n" for module, name in ordered)
-    return f"{lines}\n__version__: str\n\n{all_list(svmcvx.__all__)}"
+    return f"{lines}\n__version__: str\n"
 
 
 def names_of_estimators(text):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from cvxpy.reductions.solvers.solver import Solver
 
-from svmcvx.arguments import known_arguments
-from svmcvx.certificate import TRIVIAL, Checked, Dual, HasTrivial, SolverBound, check, status_of
-from svmcvx.data import check_choice, check_number, check_time_limit
+from svmcvx.arguments import check_shared, known_arguments
+from svmcvx.certificate import Checked, SolverBound, check, status_of
+from svmcvx.data import check_choice
 from svmcvx.errors import BuildError, DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.problem import ConstrainedProblem, FormulationProblem, values_restored
@@ -32,22 +32,9 @@ Planned: TypeAlias = tuple[policy.SolverCard, Mapping[str, Any] | None]
 # repaired point exceeds the solver's criterion by about this factor. It is at least FINEST, below
 # which the criterion is mostly rounding.
 STRICTER, FINEST = 100.0, 1e-8
-# Tolerance of a second run if the solver reports "optimal" but the certified gap is too large: its
-# criteria are partly absolute, which matters for small objectives.
-REFINED: dict[str, dict[str, Any]] = {
-    "CLARABEL": {"tol_feas": 1e-11, "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11}
-}
 # The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of
 # linear programs and of the search; a smaller gap cannot be reached.
 MIXED_ACCEPTANCE = 1e-6
-# Limits of iterations and nodes of a second solver when there is a point already, unless the caller
-# sets them. Interior-point methods have their own limits.
-SECOND_OPINION: dict[str, dict[str, Any]] = {
-    "SCS": {"max_iters": 20_000},
-    "GUROBI": {"NodeLimit": 20_000},
-    "SCIP": {"scip_params": {"limits/nodes": 20_000}},
-    "HIGHS": {"mip_max_nodes": 20_000},
-}
 # Share of the remaining time that is reserved for the recovery and the certificate of a point, and
 # its maximum in seconds.
 RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
@@ -158,12 +145,11 @@ class Chain:
         """Run one solver and certify its point; return solvers to try next, None for the end."""
         problem, name, began = self.problem, card.name, clock.now()
         limit = self.deadline.remaining
-        if math.isfinite(limit):
-            limit -= min(RESERVED_SHARE * limit, MOST_RESERVED)
+        limit -= min(RESERVED_SHARE * limit, MOST_RESERVED)
         asked = self.tol if self.mixed else min(self.tol, max(self.tol / STRICTER, FINEST))
-        seconds = None if math.isinf(limit) else limit
-        raw = own if self.best is None else {**SECOND_OPINION.get(name, {}), **(own or {})}
-        options = policy.translate(card, self.kind, tol=asked, time_limit=seconds, raw=raw)
+        raw = own if self.best is None else {**card.second_opinion, **(own or {})}
+        options = policy.translate(card, self.kind, tol=asked, raw=raw)
+        options = policy.limited(card, options, limit)
         warm = (
             self.warm_start and not self.mixed and card.warm_start and problem.last_solver == name
         )
@@ -189,29 +175,27 @@ class Chain:
             return []
         problem.last_solver = name
         if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
-            status: Status = outcome.status
-            reason = problem.formulation.explain(str(outcome.status))
-            feasible = self._has_feasible_points()
-            if feasible:
+            known = self._without_solver()
+            if known and math.isfinite(known.certificate.gap):
                 # Data of size 1e-6 are rounding for a solver whose tolerances are partly absolute.
-                status, reason = (
-                    Status.ERROR,
-                    f"calls the problem {outcome.status}, although a feasible model and a feasible"
-                    " dual point are known",
-                )
-            self._note(note(status, reason, clock.now() - began))
-            if not feasible and self.best is None:
+                reason = f"calls the problem {outcome.status}, although its optimum is bounded"
+                self._note(note(Status.ERROR, reason, clock.now() - began))
+                return []
+            reason = problem.formulation.explain(str(outcome.status))
+            self._note(note(outcome.status, reason, clock.now() - began))
+            if self.best is None:
                 raise SolverFailed(f"{name}: {reason}", self.attempts)
-            return [] if feasible else None
-        recover_started = clock.now()
-        points = RecoveredPoints([], [])
+            return None
+        solved, points = clock.now(), RecoveredPoints([], [])
         if outcome.has_point or outcome.bound is not None:
             points = problem.recover()
-        certify_started = clock.now()
-        checked, failure = self._certify(points, outcome)
+        recovered = clock.now()
+        checked, failure = self._certify(points, outcome.bound)
         finished = clock.now()
         gap = checked.certificate.gap if checked else math.inf
-        if checked and not failure and not gap <= self.acceptance:
+        if not points.models:
+            failure = f"stopped without a point ({outcome.message})"
+        elif checked and not failure and not gap <= self.acceptance:
             failure = f"certified gap {gap:.2g} exceeds {self.acceptance:.2g} ({outcome.message})"
         attempt = note(
             outcome.status,
@@ -223,60 +207,37 @@ class Chain:
         )
         self._note(attempt)
         if checked:
-            solving = outcome.solve_seconds + certify_started - recover_started
-            self._keep(
-                checked, attempt, outcome.compile_seconds, solving, finished - certify_started
-            )
+            solving = outcome.solve_seconds + recovered - solved
+            self._keep(checked, attempt, outcome.compile_seconds, solving, finished - recovered)
         if not failure or (outcome.status is Status.TIME_LIMIT and self._nearly_over):
             return None
         refinable = checked and own is None and not self.mixed and outcome.status is Status.OPTIMAL
-        return [(card, REFINED[name])] if refinable and name in REFINED else []
-
-    def _has_feasible_points(self) -> bool:
-        """Whether a model and a dual point are known, so that there is an optimum."""
-        models, duals = _trivial(self.problem.formulation)
-        if not models or not duals:
-            return False
-        try:
-            return math.isfinite(check(self.problem.formulation, models, duals).certificate.upper)
-        except NotCertified:
-            return False
+        return [(card, card.refined)] if refinable and card.refined else []
 
     @property
     def _nearly_over(self) -> bool:
         whole = self.deadline.end - self.deadline.started
         return math.isfinite(whole) and self.deadline.seconds >= NEARLY_ALL * whole
 
-    def _keep(
-        self,
-        checked: Checked[Any],
-        attempt: Attempt,
-        compiling: float,
-        solving: float,
-        certifying: float,
-    ) -> None:
-        """Store an answer if it is the best so far."""
+    def _keep(self, checked: Checked[Any], attempt: Attempt, *seconds: float) -> None:
+        """Store an answer, with the seconds of its parts, if it is the best so far."""
         certificate = checked.certificate
         lower = math.nan if certificate.lower is None else certificate.lower
         self.trace.append((self.deadline.seconds, lower, certificate.upper))
         if self.best is None or certificate.gap < self.best[0].certificate.gap:
-            timings = Timings(self.problem.build_seconds, compiling, solving, certifying)
+            timings = Timings(self.problem.build_seconds, *seconds)
             self.best = checked, attempt, timings
             self.statement = self.problem.formulation
 
     def _certify(
-        self, points: RecoveredPoints, outcome: backends.Outcome
+        self, points: RecoveredPoints, bound: SolverBound | None = None
     ) -> tuple[Checked[Any] | None, str]:
-        """Certify the recovered points with the solver's bound; return what failed, too."""
-        statement = self.problem.formulation
-        if not points.models:
-            return None, f"stopped without a point ({outcome.message})"
-        bound = outcome.bound
+        """Certify points with a solver's bound; return what failed, too."""
+        statement, reason = self.problem.formulation, ""
         value = None if bound is None else self.problem.proved_bound(bound.value)
         bound = None if bound is None or value is None else SolverBound(value, bound.allowance)
-        reason = ""
         # A wrong bound is dropped; the point stays.
-        for stated in dict.fromkeys((bound, None)):
+        for stated in dict.fromkeys((bound, None)) if points.models else ():
             try:
                 found = check(statement, points.models, points.duals, solver_bound=stated)
             except NotCertified as error:
@@ -285,15 +246,15 @@ class Chain:
                 return found, reason
         return None, reason
 
+    def _without_solver(self) -> Checked[Any] | None:
+        """Certify the points that are known without a solver."""
+        known = self.problem.recover if self.mixed else self.problem.formulation.trivial
+        return self._certify(RecoveredPoints(*known()))[0]
+
     def _known_points(self, limit: Status) -> None:
-        """Certify the trivial bounds if a limit ended every solver before it had a point."""
-        statement, began = self.problem.formulation, clock.now()
-        models, duals = self.problem.recover() if self.mixed else _trivial(statement)
-        if not models:
-            return
-        try:
-            checked = check(statement, models, duals)
-        except NotCertified:
+        """Use what is known without a solver if a limit ended every one before it had a point."""
+        began, checked = clock.now(), self._without_solver()
+        if checked is None:
             return
         which = "time limit" if limit is Status.TIME_LIMIT else "limit on iterations"
         reason = f"the {which} left no time for a solver; the model is one that is known without"
@@ -321,14 +282,6 @@ class Chain:
             terms=checked.terms,
             optimal_intercepts=statement.optimal_intercepts(checked.model),
         )
-
-
-def _trivial(statement: Any) -> tuple[Sequence[Any], Sequence[Dual]]:
-    """Return the models and the dual points that a statement has without a solver."""
-    if statement.kind in TRIVIAL and isinstance(statement, HasTrivial):
-        models, duals = statement.trivial()
-        return models, duals
-    return [], []
 
 
 # Of cvxpy's compilation.
@@ -420,14 +373,13 @@ def solve(
             f"solve takes a problem made by one of svmcvx's builders, got {type(problem).__name__};"
             " for any other cvxpy problem call its own solve(), which gives no certificate"
         )
-    tol = check_number(tol, "tol")
-    time_limit = check_time_limit(time_limit)
+    check_shared({"tol": tol, "time_limit": time_limit})
     if not isinstance(solver, str | Solver):
         raise DataError(
             f"solver must be a name or one of cvxpy's solver interfaces, got {solver!r}"
         )
     if canon_backend is not None:
-        canon_backend = check_choice(canon_backend, "canon_backend", BACKENDS)
+        check_choice(canon_backend, "canon_backend", BACKENDS)
     if warm_start is not None and not isinstance(warm_start, (bool, Solution)):
         raise DataTypeError(
             f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}"
@@ -435,15 +387,10 @@ def solve(
     kind = policy.classify(problem)
     cards = policy.candidates(kind, solver)
     raw_options = _options_by_solver(cards, solver, solver_options)
-
     problem.require_as_built()
     these: DataFacts | None = problem.formulation.data_facts
     earlier = warm_start.data if isinstance(warm_start, Solution) else None
-    if (
-        these is not None
-        and earlier is not None
-        and (these.size != earlier.size or these.differ_from(earlier))
-    ):
+    if these and earlier and (these.size != earlier.size or these.differ_from(earlier)):
         raise DataError(
             f"warm_start must be a Solution of this problem, got one of other data ({earlier};"
             f" these are {these}); leave it out"

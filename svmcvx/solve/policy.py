@@ -66,8 +66,11 @@ class SolverCard:
     """Properties of a solver that are known before it is called, and the names of its options.
 
     `tolerances` are the options that `tol` sets for convex problems, `gaps` those for mixed-integer
-    ones, `feasibility` further tolerances of the latter, and `fixed` options that are always set;
-    solvers take their parameters in a dictionary of the name `nested`, if there is one.
+    ones, `feasibility` further tolerances of the latter, and `fixed` options that are always set.
+    `refined` are those of a second run if the solver says "optimal" but the certified gap is too
+    large (its criteria are partly absolute, which matters for small objectives), `second_opinion`
+    limits when there is a point already, unless the caller sets them; interior-point methods have
+    their own. Solvers take their parameters in a dictionary of the name `nested`, if there is one.
     """
 
     name: str
@@ -84,6 +87,8 @@ class SolverCard:
     time_limit: str = ""
     iterations: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    refined: Mapping[str, Any] = field(default_factory=dict)
+    second_opinion: Mapping[str, Any] = field(default_factory=dict)
     nested: str = ""
 
 
@@ -118,6 +123,7 @@ SOLVERS: dict[str, SolverCard] = {
             # Clarabel's own limits on short steps give up power-cone problems far from their
             # optimum which it can solve to the end.
             fixed={"min_switch_step_length": 1e-6, "min_terminate_step_length": 1e-8},
+            refined={"tol_feas": 1e-11, "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11},
         ),
         SolverCard(
             name="SCS",
@@ -128,6 +134,7 @@ SOLVERS: dict[str, SolverCard] = {
             tolerances=("eps_abs", "eps_rel"),
             time_limit="time_limit_secs",
             iterations="max_iters",
+            second_opinion={"max_iters": 20_000},
         ),
         SolverCard(
             name="GUROBI",
@@ -139,6 +146,7 @@ SOLVERS: dict[str, SolverCard] = {
             gaps=("MIPGap",),
             feasibility=("FeasibilityTol", "IntFeasTol", "OptimalityTol"),
             time_limit="TimeLimit",
+            second_opinion={"NodeLimit": 20_000},
         ),
         SolverCard(
             name="SCIP",
@@ -150,6 +158,7 @@ SOLVERS: dict[str, SolverCard] = {
             gaps=("limits/gap",),
             feasibility=("numerics/feastol", "numerics/dualfeastol"),
             time_limit="limits/time",
+            second_opinion={"scip_params": {"limits/nodes": 20_000}},
             nested="scip_params",
         ),
         SolverCard(
@@ -171,6 +180,7 @@ SOLVERS: dict[str, SolverCard] = {
                 "dual_feasibility_tolerance",
             ),
             time_limit="time_limit",
+            second_opinion={"mip_max_nodes": 20_000},
         ),
         SolverCard(
             name="OSQP",
@@ -206,15 +216,10 @@ SOLVERS: dict[str, SolverCard] = {
     )
 }
 
-_CONIC_ORDER = ("MOSEK", "CLARABEL", "SCS")
 ORDER: dict[ProblemClass, tuple[str, ...]] = {
-    ProblemClass.LP: _CONIC_ORDER,
-    ProblemClass.QP: _CONIC_ORDER,
-    ProblemClass.SOCP: _CONIC_ORDER,
-    ProblemClass.SDP: _CONIC_ORDER,
+    **dict.fromkeys(CONVEX, ("MOSEK", "CLARABEL", "SCS")),
+    **dict.fromkeys(MIXED, ("MOSEK", "GUROBI", "SCIP")),
     ProblemClass.MILP: ("MOSEK", "GUROBI", "HIGHS", "SCIP"),
-    ProblemClass.MIQP: ("MOSEK", "GUROBI", "SCIP"),
-    ProblemClass.MISOCP: ("MOSEK", "GUROBI", "SCIP"),
 }
 
 # Solvers that are tried unless one is named.
@@ -258,22 +263,13 @@ def module_of(card: SolverCard) -> str:
     return card.module or card.name.lower()
 
 
-def licence_problem(name: str) -> str | None:
-    """Return why the solver is not licensed, or None; cached for five minutes."""
-    return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if _licensed(name) else None
-
-
-def size_limited(name: str) -> bool:
-    """Whether the licence is for small problems only; cached for five minutes."""
-    return (
-        _licensed(name)
-        and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
-    )
-
-
-def _licensed(name: str) -> bool:
-    """Whether a solver needs a licence."""
-    return name in SOLVERS and SOLVERS[name].licence
+def licence_problem(name: str, size: int = 2) -> str | None:
+    """Return why the solver is not licensed for problems of a size, or None; cached for five
+    minutes.
+    """
+    if name not in SOLVERS or not SOLVERS[name].licence:
+        return None
+    return _probe(name, size, int(time.monotonic() // LICENCE_MEMORY))
 
 
 def failure(error: BaseException) -> str:
@@ -287,7 +283,7 @@ def failure(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=16)
-def _probe(name: str, period: int, size: int = 2) -> str | None:
+def _probe(name: str, size: int, period: int) -> str | None:
     x = cp.Variable(size)
     toy = cp.Problem(
         cp.Minimize(cp.sum_squares(x - np.arange(1.0, size + 1.0))), [cp.sum(x) == 1, x <= size]
@@ -331,28 +327,19 @@ def available_solvers() -> tuple[SolverInfo, ...]:
     for card in SOLVERS.values():
         present = installed(card)
         problem = licence_problem(card.name) if present else None
-        licence = (
-            "not needed" if not card.licence else problem or "valid" if present else "not tested"
-        )
-        if licence == "valid" and size_limited(card.name):
+        licence = "not needed"
+        if card.licence:
+            licence = problem or ("valid" if present else "not tested")
+        if licence == "valid" and licence_problem(card.name, BEYOND_LIMITS) is not None:
             licence = "size-limited"
         try:
             version = importlib.metadata.version(module_of(card)) if present else None
         except importlib.metadata.PackageNotFoundError:
             version = None
-        classes = tuple(str(kind) for kind in ProblemClass if kind in card.classes)
-        found.append(
-            SolverInfo(
-                card.name,
-                present,
-                present and problem is None,
-                version,
-                licence,
-                classes,
-                card.accuracy,
-                card.install,
-            )
-        )
+        usable = present and problem is None
+        kinds = tuple(str(kind) for kind in ProblemClass if kind in card.classes)
+        state = (card.name, present, usable, version, licence, kinds)
+        found.append(SolverInfo(*state, card.accuracy, card.install))
     return tuple(found)
 
 
@@ -364,23 +351,21 @@ def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ..
             hints = "; ".join(f"{name}: {SOLVERS[name].install}" for name in ORDER[kind])
             raise SolverUnavailable(f"no solver for {kind} is installed; install one of {hints}")
         return cards
-    if isinstance(solver, Solver):
-        return (_unlisted(solver.name(), solver),)
-    card = SOLVERS.get(solver.upper())
+    interface = solver if isinstance(solver, Solver) else None
+    name = solver.upper() if isinstance(solver, str) else solver.name()
+    card = None if interface else SOLVERS.get(name)
+    if interface or (card is None and name in cp.installed_solvers()):
+        # cvxpy alone knows its classes and options.
+        known_by: dict[str, Any] = {"module": "cvxpy", "interface": interface}
+        return (SolverCard(name=name, classes=CONVEX | MIXED, accuracy=math.nan, **known_by),)
     if card is None:
-        if solver.upper() in cp.installed_solvers():
-            return (_unlisted(solver.upper()),)
-        known = (*SOLVERS, *(name for name in CVXPY_SOLVERS if name not in SOLVERS))
-        hint = did_you_mean(solver, map(str.lower, known))
-        why = (
-            "is one of cvxpy's solvers that is not installed"
-            if solver.upper() in known
-            else "is not a solver"
-        )
+        why = "is one of cvxpy's solvers that is not installed"
+        if name not in CVXPY_SOLVERS:
+            known = dict.fromkeys((*SOLVERS, *CVXPY_SOLVERS))
+            why = f"is not a solver{did_you_mean(solver, map(str.lower, known))}"
         raise SolverUnavailable(
-            f"{solver!r} {why}{hint if solver.upper() not in known else ''}; solver must be 'auto',"
-            f" one of {', '.join(map(repr, map(str.lower, SOLVERS)))}, or another that cvxpy has"
-            " installed"
+            f"{solver!r} {why}; solver must be 'auto', one of"
+            f" {', '.join(map(repr, map(str.lower, SOLVERS)))}, or another that cvxpy has installed"
         )
     if not installed(card):
         raise SolverUnavailable(f"{card.name} is not installed; run: {card.install}")
@@ -390,22 +375,10 @@ def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ..
     return (card,)
 
 
-def _unlisted(name: str, interface: Solver | None = None) -> SolverCard:
-    """Return a card of a solver of which cvxpy alone knows its classes and options."""
-    return SolverCard(
-        name=name, classes=CONVEX | MIXED, accuracy=math.nan, module="cvxpy", interface=interface
-    )
-
-
 def translate(
-    card: SolverCard,
-    kind: ProblemClass,
-    *,
-    tol: float,
-    time_limit: float | None,
-    raw: Mapping[str, Any] | None = None,
+    card: SolverCard, kind: ProblemClass, *, tol: float, raw: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the keyword arguments for one solver."""
+    """Return the keyword arguments for one solver without a time limit."""
     own = dict(raw or {})
     if card.name == "CLARABEL":
         unknown = own.keys() - set(dir(clarabel.DefaultSettings()))
@@ -418,8 +391,6 @@ def translate(
     parameters: dict[str, Any] = dict.fromkeys(card.gaps if mixed else card.tolerances, tol)
     if mixed:
         parameters |= dict.fromkeys(card.feasibility, FEASIBILITY)
-    if time_limit is not None and card.time_limit:
-        parameters[card.time_limit] = time_limit
     if not card.nested:
         return {**card.fixed, **parameters, **own}
     parameters |= own.pop(card.nested, {})
@@ -427,8 +398,10 @@ def translate(
     return {**card.fixed, **own, card.nested: {**parameters, **flat}}
 
 
-def shortened(card: SolverCard, options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the keyword arguments for a solver with a time limit; unchanged if it is infinite."""
+def limited(card: SolverCard, options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Return the keyword arguments for a solver with a time limit, or a shorter one that they have;
+    unchanged if it is infinite.
+    """
     found = dict(options)
     if math.isinf(seconds) or not card.time_limit:
         return found

@@ -12,7 +12,7 @@ from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 import svmcvx as sx
-from svmcvx.solve import mixed_integer, policy
+from svmcvx.solve import backends, policy
 from tests.conftest import make_data
 
 X, Y = make_data(n=30)
@@ -136,19 +136,17 @@ def test_a_licence_for_small_problems_is_told(said, monkeypatch):
 
 def test_an_error_that_kept_a_solver_from_starting_is_found_again():
     class Model:
-        Status = mixed_integer.LOADED
+        Status = backends.LOADED
 
         def optimize(self):
             raise RuntimeError(SAYINGS[0])
 
     problem = sx.zero_one_mio(X[:8], Y[:8], lam=0.1)
     with pytest.raises(RuntimeError, match="size-limited"):
-        mixed_integer.proved_bound(problem, "GUROBI", {"model": Model()}, 0.0)
+        backends.proved_bound(problem, "GUROBI", {"model": Model()}, 0.0)
 
 
 def test_a_problem_beyond_the_licence_goes_to_the_next_solver(monkeypatch):
-    from svmcvx.solve import backends
-
     genuine = backends.run
 
     def run(problem, card, opts, **keywords):
@@ -170,18 +168,34 @@ def test_a_problem_beyond_the_licence_goes_to_the_next_solver(monkeypatch):
 # MOSEK itself, up to its licence
 
 
-def test_a_plain_solve_does_not_call_mosek():
+def test_mosek_itself_is_probed_not_trusted(monkeypatch):
     mosek = pytest.importorskip("mosek")
-    unlicensed = policy.licence_problem("MOSEK") is not None
-    problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
+    assert policy.installed(policy.SOLVERS["MOSEK"])
+    reason, problem = policy.licence_problem("MOSEK"), sx.psvm_primal(X, Y, C=1.0, p=1.0)
+    solution = sx.solve(problem)
+    assert solution.certificate.is_certified(1e-6)
+    assert solution.solver == "MOSEK" if reason is None else "CLARABEL"
+    if reason is not None:
+        first = solution.attempts[0]
+        assert (first.solver, first.reason) == ("MOSEK", "not licensed")
+        with pytest.raises(sx.SolverFailed, match="not licensed") as failure:
+            sx.solve(problem, solver="mosek")
+        assert reason in str(failure.value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of MOSEK, on the format of arrays
         value = problem.solve()
         assert problem.solver_stats.solver_name == "CLARABEL"
-        assert value == pytest.approx(
-            sx.solve(problem, solver="clarabel").certificate.upper, rel=1e-5
-        )
-        if unlicensed:
+        free = sx.solve(problem, solver="clarabel").certificate.upper
+        assert value == pytest.approx(free, rel=1e-5)
+        if reason is not None:
             x = cp.Variable(2)
             with pytest.raises(mosek.Error, match=r"(?i)license"):
                 cp.Problem(cp.Minimize(cp.sum_squares(x - np.ones(2)))).solve()
+    # Up to the licence: the probe is answered for it, and the call reaches MOSEK itself.
+    monkeypatch.setattr(policy, "licence_problem", lambda name: None)
+    first = sx.solve(problem).attempts[0]
+    assert first.solver == "MOSEK"
+    assert first.options["mosek_params"]["MSK_DPAR_INTPNT_CO_TOL_REL_GAP"] == 1e-8
+    if reason is not None:
+        assert first.status == "error"
+        assert "icense" in first.reason
