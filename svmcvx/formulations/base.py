@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_c
 import numpy as np
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate import Certificate, Dual, Kind, check
-from svmcvx.certificate.bounded import Bounded, exact, signed
+from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
+from svmcvx.certificate.bounded import Bounded, by_rows, exact, signed
 from svmcvx.certificate.rows import Ball
 from svmcvx.data import BinaryData, MulticlassData, binary_data
 from svmcvx.display import ShortRepr, settings
@@ -281,6 +281,10 @@ class BinaryStatement(Formulation):
         Scores, norms and models; see :func:`svmcvx.feature_space.feature_space`.
     """
 
+    # Names of the hyper-parameters that are numbers, and of the multipliers of y_i φ(x_i) in w.
+    _scalars: ClassVar[tuple[str, ...]] = ()
+    _multiplier: ClassVar[str] = ""
+
     space: FeatureSpace
 
     @cached_property
@@ -320,7 +324,9 @@ class BinaryStatement(Formulation):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        return {"kernel": self.kernel_name}
+        values = {name: getattr(self, name) for name in self._scalars}
+        given = {name: value for name, value in values.items() if value is not None}
+        return {**given, "kernel": self.kernel_name}
 
     @property
     def data_facts(self) -> DataFacts:
@@ -363,7 +369,7 @@ class BinaryStatement(Formulation):
     @classmethod
     def expansion_multipliers(cls, dual: Dual) -> Floats | None:
         r"""Return the multipliers of :math:`y_i\varphi(x_i)` in w; None if there are none."""
-        return None
+        return dual.get(cls._multiplier)
 
     def export_dual(self, dual: Dual) -> Dual:
         """Return the entries with a zero for observations of weight zero; numbers as they are."""
@@ -375,6 +381,52 @@ class BinaryStatement(Formulation):
             )
             for name, values in dual.items()
         }
+
+
+@dataclass(frozen=True, eq=False)
+class LossStatement(BinaryStatement):
+    """A statement with ½‖w‖² and weighted losses of the margins, which have one multiplier each."""
+
+    @property
+    def priced(self) -> Any:
+        """Weights of the losses with their rounding: a number where all are the same."""
+        return self.loss_weight
+
+    @abstractmethod
+    def losses_at(self, u: Bounded, weight: Any) -> Bounded:
+        """Return the losses at margins."""
+
+    @abstractmethod
+    def minus_conjugates_at(self, multipliers: Bounded, weight: Any) -> Bounded:
+        """Return the dual objective at multipliers, without the norm."""
+
+    @property
+    def exact_scalars(self) -> dict[str, Any]:
+        return {name: exact(getattr(self, name)) for name in self._scalars}
+
+    def coefficients(self, dual: Dual) -> Floats:
+        r"""Return v of :math:`w = \sum_i v_i\varphi(x_i)`."""
+        return self.entry(dual, self._multiplier) * self.y
+
+    def losses(self, model: BinaryModel) -> Bounded:
+        found: Bounded = by_rows(self.losses_at, self.margins_of(model), self.priced)
+        return found
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
+
+    def minus_conjugate(self, dual: Dual) -> Bounded:
+        values, weight = self.entry(dual, self._multiplier), self.priced
+        support = np.flatnonzero(values)
+        if support.size < values.size:
+            same = isinstance(weight, float) or weight.shape == ()
+            values, weight = values[support], weight if same else weight[support]
+        found: Bounded = by_rows(self.minus_conjugates_at, exact(values), weight)
+        return found
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        norm = self.space.squared_norm_of(exact(self.coefficients(dual)))
+        return self.minus_conjugate(dual) - 0.5 * norm
 
 
 @dataclass(frozen=True)

@@ -74,15 +74,7 @@ from svmcvx import numerical as equations
 from svmcvx.arguments import INTERCEPTS, intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.certificate.bounded import (
-    Bounded,
-    by_rows,
-    correctly_rounded,
-    exact,
-    roundings,
-    square,
-    total,
-)
+from svmcvx.certificate.bounded import Bounded, correctly_rounded, exact, roundings, square, total
 from svmcvx.certificate.exactly import balanced, dot_exactly, imbalance, product_below
 from svmcvx.certificate.rows import inner_error
 from svmcvx.feature_space import FeatureSpace
@@ -92,6 +84,7 @@ from svmcvx.formulations.base import (
     BinaryStatement,
     LinearDual,
     LinearTerm,
+    LossStatement,
     RecoveredPoints,
 )
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
@@ -105,24 +98,15 @@ LARGEST = 2.0**400
 
 
 @dataclass(frozen=True, eq=False)
-class AlphaDualStatement(BinaryStatement):
+class AlphaDualStatement(LossStatement):
     """A statement whose dual point is ``alpha``, with α ≥ 0 and y'α = 0."""
 
+    _multiplier: ClassVar[str] = "alpha"
     repair_improves: ClassVar[bool] = False
 
     def alpha(self, dual: Dual) -> Floats:
         """Return the multipliers of the observations of positive weight, for either indexing."""
         return self.entry(dual, "alpha")
-
-    @classmethod
-    def expansion_multipliers(cls, dual: Dual) -> Floats | None:
-        return dual.get("alpha")
-
-    def coefficients(self, dual: Dual) -> Floats:
-        return self.alpha(dual) * self.y
-
-    def squared_norm(self, dual: Dual) -> Bounded:
-        return self.space.squared_norm_of(exact(self.coefficients(dual)))
 
     def upper_bound(self) -> Floats | float:
         return math.inf
@@ -335,12 +319,9 @@ def best_bias(
 @dataclass(frozen=True, eq=False)
 class PSVM(AlphaDualStatement):
     name: ClassVar[str] = "psvm"
+    _scalars: ClassVar[tuple[str, ...]] = ("C", "p")
     C: float
     p: float
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"C": self.C, "p": self.p, **super().hyperparameters}
 
     @cached_property
     def cost_below(self) -> Floats:
@@ -350,52 +331,28 @@ class PSVM(AlphaDualStatement):
     def upper_bound(self) -> Floats | float:
         return self.cost_below if self.p == 1 else math.inf
 
-    def evaluate(self, model: BinaryModel) -> Evaluation:
-        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
-
-    @property
-    def _parameters(self) -> dict[str, Any]:
-        return {"C": exact(self.C), "p": exact(self.p)}
-
-    def losses(self, model: BinaryModel) -> Bounded:
-        found: Bounded = by_rows(
-            lambda u, s: objective(0.0, u, weight=s, **self._parameters),
-            self.margins_of(model),
-            self.loss_weight,
-        )
+    def losses_at(self, u: Bounded, weight: Any) -> Bounded:
+        found: Bounded = objective(0.0, u, weight=weight, **self.exact_scalars)
         return found
 
-    def evaluate_dual(self, dual: Dual) -> Bounded:
-        return self.minus_conjugate(dual) - 0.5 * self.squared_norm(dual)
-
-    def minus_conjugate(self, dual: Dual) -> Bounded:
-        alpha, s = self.alpha(dual), self.loss_weight
-        support = np.flatnonzero(alpha)
-        if support.size < alpha.size:
-            alpha, s = alpha[support], s if isinstance(s, float) else s[support]
-        found: Bounded = by_rows(
-            lambda a, s: dual_objective(a, 0.0, weight=s, **self._parameters), exact(alpha), s
-        )
+    def minus_conjugates_at(self, multipliers: Bounded, weight: Any) -> Bounded:
+        found: Bounded = dual_objective(multipliers, 0.0, weight=weight, **self.exact_scalars)
         return found
 
     def linear_dual(self) -> MarginLinearDual:
         return MarginLinearDual(self)
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
-        y, weight = self.y, self.weight
-        bias = self.constant_bias(float(weight[y > 0].sum()), float(weight[y < 0].sum()))
-        return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
+        sides = np.array([1.0, -1.0])
+        weight = np.array([self.weight[self.y == side].sum() for side in sides])
+        bias = best_bias(np.zeros(2), sides, p=self.p, weight=weight)
+        return [self.constant(bias)], [{"alpha": np.zeros(self.y.size)}]
 
     def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
         """Return whether w = 0 (at least 2C times the lighter class) and α = 0 are no better."""
         positive = self.y > 0
         smaller = min(float(self.weight[positive].sum()), float(self.weight[~positive].sum()))
         return lower >= 0.0 and upper < 2.0 * self.C * smaller * (1.0 - 1e-9)
-
-    def constant_bias(self, positive: float, negative: float) -> float:
-        """Return the best bias of w = 0 for classes of these weights."""
-        weight = np.array([positive, negative])
-        return best_bias(np.zeros(2), np.array([1.0, -1.0]), p=self.p, weight=weight)
 
     def exact_intercept(self, f: Floats, near: float | None = None) -> float:
         return best_bias(f, self.y, p=self.p, weight=self.weight, near=near)
@@ -537,8 +494,11 @@ class HardMargin(AlphaDualStatement):
             regulariser=half / square(exact(lowest)) if lowest < 1.0 else half, losses=exact(0.0)
         )
 
-    def evaluate_dual(self, dual: Dual) -> Bounded:
-        return total(exact(self.alpha(dual))) - 0.5 * self.squared_norm(dual)
+    def losses_at(self, u: Bounded, weight: Any) -> Bounded:
+        return exact(0.0)
+
+    def minus_conjugates_at(self, multipliers: Bounded, weight: Any) -> Bounded:
+        return total(multipliers)
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         return [], [{"alpha": np.zeros(self.y.size)}]
@@ -670,12 +630,9 @@ class AbsoluteNormSVM(BinaryStatement):
     """The problem bound to data, in a linear space with a penalised intercept or none."""
 
     name: ClassVar[str] = "l1_squared_hinge"
+    _scalars: ClassVar[tuple[str, ...]] = ("C",)
     _weights_of_columns: ClassVar[bool] = True
     C: float = 1.0
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"C": self.C, **super().hyperparameters}
 
     def evidence(self, model: Any = None) -> Evidence | None:
         return None

@@ -125,7 +125,13 @@ from svmcvx.certificate.exactly import grid_exponent
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LinearDual, RecoveredPoints
+from svmcvx.formulations.base import (
+    CLEARLY_ZERO,
+    BinaryStatement,
+    LinearDual,
+    LossStatement,
+    RecoveredPoints,
+)
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
 from svmcvx.numerical import MarginOperator, conjugate_gradients, solve_support_equations
@@ -200,29 +206,24 @@ class ODMStatement(BinaryStatement):
 
 
 @dataclass(frozen=True, eq=False)
-class ODM(ODMStatement):
+class ODM(ODMStatement, LossStatement):
     name: ClassVar[str] = "odm"
+    _scalars: ClassVar[tuple[str, ...]] = ("C1", "C2", "D")
+    _multiplier: ClassVar[str] = "theta"
     C1: float
     C2: float
     D: float
 
     @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"C1": self.C1, "C2": self.C2, "D": self.D, **super().hyperparameters}
+    def priced(self) -> Bounded:
+        return self.bounded_share
 
-    def evaluate(self, model: BinaryModel) -> Evaluation:
-        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
+    def losses_at(self, u: Bounded, weight: Any) -> Bounded:
+        found: Bounded = objective(0.0, u, share=weight, **self.exact_scalars)
+        return found
 
-    @property
-    def _parameters(self) -> dict[str, Bounded]:
-        return {"C1": exact(self.C1), "C2": exact(self.C2), "D": exact(self.D)}
-
-    def losses(self, model: BinaryModel) -> Bounded:
-        found: Bounded = by_rows(
-            lambda u, c: objective(0.0, u, share=c, **self._parameters),
-            self.margins_of(model),
-            self.bounded_share,
-        )
+    def minus_conjugates_at(self, multipliers: Bounded, weight: Any) -> Bounded:
+        found: Bounded = dual_objective(multipliers, 0.0, share=weight, **self.exact_scalars)
         return found
 
     def margins_at(self, w: Floats) -> Floats:
@@ -236,27 +237,6 @@ class ODM(ODMStatement):
 
     def dual_violation(self, dual: Dual) -> float:
         return 0.0 if np.isfinite(self.entry(dual, "theta")).all() else math.inf
-
-    def evaluate_dual(self, dual: Dual) -> Bounded:
-        squared_norm = self.space.squared_norm_of(exact(self.coefficients(dual)))
-        return self.minus_conjugate(dual) - 0.5 * squared_norm
-
-    def coefficients(self, dual: Dual) -> Floats:
-        return self.entry(dual, "theta") * self.y
-
-    @classmethod
-    def expansion_multipliers(cls, dual: Dual) -> Floats | None:
-        return dual.get("theta")
-
-    def minus_conjugate(self, dual: Dual) -> Bounded:
-        theta, c = self.entry(dual, "theta"), self.bounded_share
-        support = np.flatnonzero(theta)
-        if support.size < theta.size:
-            theta, c = theta[support], c if c.shape == () else c[support]
-        found: Bounded = by_rows(
-            lambda t, c: dual_objective(t, 0.0, share=c, **self._parameters), exact(theta), c
-        )
-        return found
 
     def linear_dual(self) -> LinearDual:
         return LinearDual(self)
@@ -515,6 +495,7 @@ def odml_dual_objective(
 
 @dataclass(frozen=True, eq=False)
 class _ODML(ODMStatement):
+    _scalars: ClassVar[tuple[str, ...]] = ("lam1", "lam2")
     lam1: float
     lam2: float
     reuse: InitVar[MarginHessian | None] = field(default=None, kw_only=True)
@@ -531,10 +512,6 @@ class _ODML(ODMStatement):
     def at(self, **values: float) -> Self:
         changed: dict[str, Any] = {"reuse": self.curvature, **values}
         return replace(self, **changed)
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"lam1": self.lam1, "lam2": self.lam2, **super().hyperparameters}
 
     def upper_bound(self) -> Floats:
         return np.full(self.y.size, np.inf)
@@ -705,11 +682,8 @@ class _ODML(ODMStatement):
 @dataclass(frozen=True, eq=False)
 class ODML(_ODML):
     name: ClassVar[str] = "odml"
+    _scalars: ClassVar[tuple[str, ...]] = ("lam1", "lam2", "C")
     C: float
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"lam1": self.lam1, "lam2": self.lam2, "C": self.C, **super().hyperparameters}
 
     def upper_bound(self) -> Floats:
         return self._upper_bound

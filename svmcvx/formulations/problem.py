@@ -36,7 +36,6 @@ from svmcvx.formulations.base import (
 from svmcvx.formulations.constraints import AddedRows, completed, read
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
-from svmcvx.solution import DataFacts
 from svmcvx.system import clock, memory
 from svmcvx.system.deadline import time_limited
 from svmcvx.system.threads import single_blas_thread
@@ -392,6 +391,10 @@ class MeasuredModel(NamedTuple):
     excess: list[Floats]
 
 
+def _of_whole(name: str) -> Any:
+    return property(lambda self: getattr(self.whole, name))
+
+
 @dataclass(frozen=True, eq=False)
 class ConstrainedStatement(Formulation):
     """A statement with further constraints; `stated` has the coordinates of the variables.
@@ -399,6 +402,9 @@ class ConstrainedStatement(Formulation):
     Dual points without ``"added"``, the rows' multipliers, bound the problem as built.
     """
 
+    name, kind, facts, details, data_facts = map(
+        _of_whole, ("name", "kind", "facts", "details", "data_facts")
+    )
     whole: Formulation
     stated: Formulation
     count: int
@@ -408,33 +414,13 @@ class ConstrainedStatement(Formulation):
     rows: AddedRows | None = None
 
     @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.whole.name
-
-    @property
-    def kind(self) -> Any:  # type: ignore[override]
-        return self.whole.kind
-
-    @property
     def hyperparameters(self) -> dict[str, Any]:
         return {**self.whole.hyperparameters, "added_constraints": self.count}
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        return self.whole.facts
-
-    @property
-    def details(self) -> Mapping[str, Floats]:
-        return self.whole.details
 
     def at(self, **values: float) -> Self:
         whole = self.whole.at(**values)
         stated = whole if self.stated is self.whole else self.stated.at(**values)
         return replace(self, whole=whole, stated=stated, measured=None)
-
-    @property
-    def data_facts(self) -> DataFacts | None:
-        return self.whole.data_facts
 
     def violation(self, model: Any) -> float:
         if self.holds is not None:
@@ -467,29 +453,35 @@ class ConstrainedStatement(Formulation):
             m, rows.relaxation(m, cast(MeasuredModel, measured).excess) if counts else 0.0
         )
 
+    def _split(self, dual: Dual) -> tuple[Dual, Floats | None]:
+        """Return the dual point of the losses, and the multipliers of the rows if they count."""
+        m = None if self.rows is None else dual.get(ADDED)
+        return _without_added(dual), None if m is None else np.asarray(m, dtype=np.float64)
+
     def repair(self, dual: Dual) -> Dual:
-        rest = _without_added(dual)
-        if ADDED not in dual or self.rows is None:
+        rest, m = self._split(dual)
+        if m is None:
             return self.stated.repair(rest)
-        m = self.rows.repaired(dual[ADDED])
+        rows = cast(AddedRows, self.rows)
+        m = rows.repaired(m)
         part, on_b = self._linear.repair(rest, self._term(m))
-        return {**part, ADDED: self.rows.with_parts(m, on_b)}
+        return {**part, ADDED: rows.with_parts(m, on_b)}
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         return [], self.stated.trivial()[1]
 
     def dual_violation(self, dual: Dual) -> float:
-        rest = _without_added(dual)
-        if ADDED not in dual or self.rows is None:
+        rest, m = self._split(dual)
+        if m is None:
             return self.stated.dual_violation(rest)
-        m = np.asarray(dual[ADDED], dtype=np.float64)
-        return self.rows.outside(m) or self._linear.violation(rest, self._term(m))
+        outside = cast(AddedRows, self.rows).outside(m)
+        return outside or self._linear.violation(rest, self._term(m))
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        rest = _without_added(dual)
-        if ADDED not in dual or self.rows is None:
+        rest, m = self._split(dual)
+        if m is None:
             return self.stated.evaluate_dual(rest)
-        return self._linear.bound(rest, self._term(np.asarray(dual[ADDED], dtype=np.float64)))
+        return self._linear.bound(rest, self._term(m))
 
     def export_dual(self, dual: Dual) -> Dual:
         part = self.whole.export_dual(_without_added(dual))

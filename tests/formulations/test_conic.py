@@ -17,7 +17,6 @@ import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.conic_loss import statement as conic_dual
 from svmcvx.formulations.conic_loss.problems import relaxation
 from svmcvx.formulations.signed_rows import round_relaxation
 from svmcvx.losses import conic_loss
@@ -165,16 +164,6 @@ def test_any_gamma_bounds_and_never_less_than_strong_convexity_does(seed, lam):
         assert bound <= w @ w + lam * (y * (A @ w) < 1).sum() + 1e-9
 
 
-def test_the_checker_evaluates_the_dual_objective_as_written():
-    X, y = make_data(14, n=30, d=2)
-    solution = solve(X, y, lam=0.5)
-    gamma, alpha = solution.dual["gamma"] * 0.9, solution.dual["alpha"] * 0.9
-    statement = sx.conic_sdp(X, y, lam=0.5).formulation
-    assert statement.dual_objective({"gamma": gamma, "alpha": alpha}) == pytest.approx(
-        conic_dual.dual_objective(gamma, alpha, rows(X), y.astype(float), lam=0.5), rel=1e-10
-    )
-
-
 # --- γ given
 
 
@@ -187,30 +176,6 @@ def test_the_cone_program_at_the_best_gamma_reaches_the_relaxation(kernel):
         solver="clarabel",
     )
     agree(whole, fixed)
-
-
-@settings(max_examples=8)
-@given(seed=st.integers(0, 10**6), lam=st.floats(0.05, 5.0))
-def test_the_cone_program_minimises_norm_plus_conic_loss(seed, lam):
-    rng = np.random.default_rng(seed)
-    X, y = make_data(seed, n=15, d=2)
-    A = rows(X)
-    gamma = rng.exponential(size=15) * (rng.random(15) < 0.7) + 1e-6
-    gamma /= 1.3 * np.linalg.eigvalsh(A.T @ (gamma[:, None] * A))[-1]
-    solution = sx.solve(sx.conic_fixed_gamma(X, y, gamma=gamma, lam=lam), solver="clarabel")
-
-    def q(w):
-        return w @ w + conic_loss(y * (A @ w), gamma, lam).sum()
-
-    tries = [
-        minimize(
-            q, rng.standard_normal(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
-        ).fun
-        for _ in range(3)
-    ]
-    assert value(solution) == pytest.approx(min(tries), rel=1e-5, abs=1e-6)
-    model = solution.model
-    assert q(np.r_[model.coef, model.intercept]) == pytest.approx(value(solution), rel=1e-9)
 
 
 def test_gamma_is_checked():
@@ -283,17 +248,15 @@ def test_a_relaxation_is_that_of_the_conic_loss():
 
 
 @pytest.mark.parametrize("kernel", [None, sx.RBF(gamma=0.5)], ids=["linear", "rbf"])
-def test_models_predict_save_and_pickle_like_any_other(kernel, tmp_path):
+def test_a_stored_model_has_no_covariance_and_a_pickled_one_has(kernel, tmp_path):
     X, y = make_data(32, n=20, d=2)
     solution = solve(X, y, lam=0.5, kernel=kernel)
     model = solution.model
-    assert isinstance(model, sx.LinearModel if kernel is None else sx.KernelModel)
     model.save(tmp_path / "model.npz")
     loaded = sx.load_model(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
     kept = pickle.loads(pickle.dumps(solution))  # noqa: S301
     np.testing.assert_array_equal(relaxation(kept).W, relaxation(solution).W)
-    # The stored model has no covariance: at W = ww' the objective is that of the 0-1 problem.
+    # At W = ww' the objective is that of the 0-1 problem.
     statement = sx.conic_sdp(X, y, lam=0.5, kernel=kernel).formulation
     assert statement.objective(loaded) == pytest.approx(statement.zero_one(model).value)
     assert statement.objective(loaded) >= value(solution)

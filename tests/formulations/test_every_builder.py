@@ -100,7 +100,14 @@ class Case:
         solution = sx.solve(
             problem, **({} if self.mixed else {"solver": "clarabel", "tol": self.gap})
         )
-        assert solution.certificate.gap <= (gap or self.gap), solution
+        found = solution.certificate
+        assert found.gap <= (gap or self.gap), solution
+        if not self.mixed:
+            # The expressions of cvxpy, at the solver's point, and the statement's numpy are written
+            # apart from each other.
+            value = problem.objective.value
+            near = 10.0 * max(gap or 0.0, self.gap) * max(1.0, abs(value))
+            assert found.lower - near <= value <= found.upper + near, (value, solution)
         return solution
 
     @cache  # noqa: B019

@@ -195,17 +195,6 @@ def test_no_model_is_below_the_interval_of_an_enumeration(problem):
 # --- one margin
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
-def test_a_ramp_loss_at_the_kink_is_taken_at_its_worst_end(offset):
-    rng = np.random.default_rng(0)
-    X = np.round(rng.standard_normal((12, 2)), 2) + offset
-    y = np.where(np.arange(12) % 2, 1, -1)
-    for C in (1.0, 1e6, 1e12):
-        statement = statements(X, y, C)[3]
-        for model in candidates(statement, rng):
-            assert exact_objective(statement, model) <= statement.evaluate(model).upper_end
-
-
 def test_margins_of_exactly_one_are_kept_and_shorter_ones_counted():
     X, y = np.array([[1.0], [-1.0], [3.0]]), np.array([1, -1, -1])
     space = feature_space(binary_data(X, y, None), None, intercept="none")
@@ -242,9 +231,6 @@ def test_dropped_weight_is_compared_with_k_exactly():
         statement = ZeroOne(space=space, k=k, kind="enumeration")
         assert math.isfinite(statement.evaluate(space.model(np.zeros(3))).upper_end) == feasible
         assert F(statement.relaxed.kappa) * sum(F(space.data.weight)) >= F(k)
-
-
-# --- known points
 
 
 # --- bounds of a search

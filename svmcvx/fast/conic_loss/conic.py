@@ -43,7 +43,7 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
     solved_from,
 )
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import RecoveredPoints, penalised_space
 from svmcvx.formulations.conic_loss.models import (
     enlarged_covariance,
     moment_of,
@@ -54,7 +54,6 @@ from svmcvx.formulations.conic_loss.models import (
 from svmcvx.formulations.conic_loss.statement import (
     ConicLoss,
     check_lam_or_kappa,
-    conic_space,
     hard_margin_point,
 )
 from svmcvx.formulations.signed_rows import least_norm, round_relaxation
@@ -290,7 +289,7 @@ def conic(
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
     settings = checked_settings(settings, ConicSettings)
-    _, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
     # The multipliers of stationary points need no search for better ones.
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start, statement)

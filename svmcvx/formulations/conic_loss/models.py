@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from scipy.optimize import brentq, minimize
+from scipy.optimize import OptimizeResult, brentq, minimize
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, Dual
@@ -38,7 +38,7 @@ from svmcvx.certificate.exactly import nearest_sum
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import ON_SUPPORT, RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of
-from svmcvx.formulations.signed_rows import round_relaxation
+from svmcvx.formulations.signed_rows import never, round_relaxation
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.deadline import current
@@ -124,16 +124,40 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
     V = V[:, sizes > 1e-7 * sizes.max(initial=0.0)]
     if V.shape[1] == 0:
         return w, V
-    r = w.size
+    return minimised(w, V, A, height, {"maxiter": 500, "ftol": 0.0, "gtol": 0.0, "maxcor": 30})
 
-    def stacked(point: Floats) -> tuple[float, Floats]:
-        value, by_w, by_V, *_ = low_rank_gradient(point[:r], point[r:].reshape(V.shape), A, height)
-        return value, np.concatenate([by_w, by_V.ravel()])
 
-    start = np.concatenate([w, V.ravel()])
-    options = {"maxiter": 500, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
-    end = minimize(stacked, start, jac=True, method="L-BFGS-B", options=options).x
-    return end[:r], end[r:].reshape(V.shape)
+def minimised(
+    w: Floats,
+    V: Floats,
+    A: Any,
+    height: Floats,
+    options: Mapping[str, float],
+    *,
+    fixed: Floats | None = None,
+    unit: float = 1.0,
+    stop: Callable[[], bool] = never,
+) -> tuple[Floats, Floats]:
+    """Minimise P/unit by L-BFGS from (w, V), with further columns of V that are fixed."""
+    fixed = np.zeros((w.size, 0)) if fixed is None else fixed
+
+    def value_and_gradient(point: Floats) -> tuple[float, Floats]:
+        columns = np.hstack([point[w.size :].reshape(V.shape), fixed])
+        value, by_w, by_V, *_ = low_rank_gradient(point[: w.size], columns, A, height)
+        return value / unit, np.concatenate([by_w, by_V[:, : V.shape[1]].ravel()]) / unit
+
+    def check_stop(intermediate_result: OptimizeResult) -> None:
+        if stop():
+            raise StopIteration
+
+    end = minimize(
+        *(value_and_gradient, np.concatenate([w, V.ravel()])),
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
+        callback=check_stop,
+    ).x
+    return end[: w.size], end[w.size :].reshape(V.shape)
 
 
 def polish_to_cardinality(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -18,14 +18,13 @@ from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_weights
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, penalised_space, usable
 from svmcvx.formulations.conic_loss.models import covariance_factor, enlarged_covariance, moment_of
 from svmcvx.formulations.conic_loss.statement import (
     NEAR_KINK,
     ConicFixedGamma,
     ConicLoss,
     check_lam_or_kappa,
-    conic_space,
     hard_margin_point,
 )
 from svmcvx.formulations.problem import FormulationProblem, builder
@@ -94,47 +93,6 @@ class ConicSDP(FormulationProblem):
             ):
                 return statement.model(w, enlarged)
         return model
-
-
-class SemidefiniteRows(NamedTuple):
-    """Variables and constraints of the relaxation."""
-
-    w: cp.Variable
-    W: cp.Variable
-    z: cp.Variable
-    t: cp.Variable
-    m: cp.Variable
-    constraints: list[cp.Constraint]
-
-
-def semidefinite_rows(L: Floats, y: Floats, *, form: str = "reduced") -> SemidefiniteRows:
-    r"""State the rows on which :math:`\mathrm{Tr}\,W + \lambda\sum_i s_i z_i` is minimised."""
-    n, r = L.shape
-    w = cp.Variable(r, name="w_scaled")
-    W = cp.Variable((r, r), symmetric=True, name="W_scaled")
-    z, t, m = (cp.Variable(n, name=name) for name in ("z", "t", "m"))
-    u = cp.multiply(y, L @ w)
-    column = cp.reshape(w, (r, 1), order="F")
-    constraints = [
-        (t <= cp.sum(cp.multiply(L @ W, L), axis=1) - 2 * u + 1).set_label("moment"),
-        (m >= 1 - u).set_label("margin"),
-        (m >= 0).set_label("slack"),
-        (cp.bmat([[np.ones((1, 1)), column.T], [column, W]]) >> 0).set_label("semidefinite"),
-    ]
-    if form == "reduced":
-        constraints.append(square_over(m, t, z).set_label("cone"))
-    else:
-        beyond, a, b = (cp.Variable(n, name=name) for name in ("n", "a", "b"))
-        constraints += [
-            (z >= 0).set_label("box_low"),
-            (z <= 1).set_label("box_high"),
-            (beyond >= u - 1).set_label("beyond"),
-            (beyond >= 0).set_label("excess"),
-            (a + b <= t).set_label("split"),
-            square_over(m, a, z).set_label("cone"),
-            square_over(beyond, b, 1 - z).set_label("cone_beyond"),
-        ]
-    return SemidefiniteRows(w, W, z, t, m, constraints)
 
 
 def scaled_factor(space: FeatureSpace) -> tuple[Floats, float]:
@@ -218,34 +176,50 @@ def conic_sdp(
     """
     check_choice(form, "form", FORMS)
     lam, kappa = check_lam_or_kappa(lam, kappa, "conic_sdp")
-    data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
-    _require_sdp_memory(space.factor.shape)
-    L, scale = scaled_factor(space)
-    if kappa == 0:
-        hard_margin_point(L * data.y[:, None])
-    s = data.weight
-    rows = semidefinite_rows(L, data.y, form=form)
-    objective, constraints = cp.trace(rows.W) / scale**2, rows.constraints
-    if lam is not None:
-        parameter = cp.Parameter(pos=True, name="lam", value=lam)
-        objective = objective + parameter * (s @ rows.z)
-    else:
-        parameter = cp.Parameter(nonneg=True, name="kappa", value=kappa)
-        constraints.append((s @ rows.z <= parameter * float(s.sum())).set_label("cardinality"))
-    statement = ConicLoss(space=space, lam=lam, kappa=kappa)
-    problem = ConicSDP(cp.Minimize(objective), constraints, statement, [parameter])
-    problem.w, problem.W = rows.w / scale, rows.W / scale**2
-    return problem
-
-
-def _require_sdp_memory(shape: tuple[int, int]) -> None:
-    n, r = shape
-    triangle = 0.5 * (r + 1) * (r + 2)
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    labels, s, (n, r) = space.data.y, space.data.weight, space.factor.shape
     memory.require(
-        SDP_BYTES * (0.5 * triangle**2 + n * float(r) ** 2),
+        SDP_BYTES * (0.5 * (0.5 * (r + 1) * (r + 2)) ** 2 + n * float(r) ** 2),
         f"the semidefinite program with a block of order {r + 1} and {n} observations",
         "select features, use fewer observations, or svmcvx.fast.conic",
     )
+    L, scale = scaled_factor(space)
+    if kappa == 0:
+        hard_margin_point(L * labels[:, None])
+    w = cp.Variable(r, name="w_scaled")
+    W = cp.Variable((r, r), symmetric=True, name="W_scaled")
+    z, t, m = (cp.Variable(n, name=name) for name in ("z", "t", "m"))
+    u, column = cp.multiply(labels, L @ w), cp.reshape(w, (r, 1), order="F")
+    constraints = [
+        (t <= cp.sum(cp.multiply(L @ W, L), axis=1) - 2 * u + 1).set_label("moment"),
+        (m >= 1 - u).set_label("margin"),
+        (m >= 0).set_label("slack"),
+        (cp.bmat([[np.ones((1, 1)), column.T], [column, W]]) >> 0).set_label("semidefinite"),
+    ]
+    if form == "reduced":
+        constraints.append(square_over(m, t, z).set_label("cone"))
+    else:
+        beyond, a, b = (cp.Variable(n, name=name) for name in ("n", "a", "b"))
+        constraints += [
+            (z >= 0).set_label("box_low"),
+            (z <= 1).set_label("box_high"),
+            (beyond >= u - 1).set_label("beyond"),
+            (beyond >= 0).set_label("excess"),
+            (a + b <= t).set_label("split"),
+            square_over(m, a, z).set_label("cone"),
+            square_over(beyond, b, 1 - z).set_label("cone_beyond"),
+        ]
+    objective = cp.trace(W) / scale**2
+    if lam is not None:
+        parameter = cp.Parameter(pos=True, name="lam", value=lam)
+        objective = objective + parameter * (s @ z)
+    else:
+        parameter = cp.Parameter(nonneg=True, name="kappa", value=kappa)
+        constraints.append((s @ z <= parameter * float(s.sum())).set_label("cardinality"))
+    statement = ConicLoss(space=space, lam=lam, kappa=kappa)
+    problem = ConicSDP(cp.Minimize(objective), constraints, statement, [parameter])
+    problem.w, problem.W = w / scale, W / scale**2
+    return problem
 
 
 class ConicFixedGammaProblem(FormulationProblem):
@@ -351,15 +325,15 @@ def conic_fixed_gamma(
     True
     """
     lam = check_number(lam, "lam")
-    data, space = conic_space(X, y, kernel, intercept, None, indefinite)
-    given = check_weights(np.asarray(gamma), data.n, name="gamma")
+    space = penalised_space(X, y, kernel, intercept, None, indefinite)
+    given = check_weights(np.asarray(gamma), space.data.n, name="gamma")
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
     root = _root_of_curvature(statement)
     L, scale = scaled_factor(space)
     n, r = L.shape
     w = cp.Variable(r, name="w_scaled")
     z, a, m, beyond = (cp.Variable(n, name=name) for name in ("z", "a", "m", "n"))
-    u = cp.multiply(data.y, L @ w)
+    u = cp.multiply(space.data.y, L @ w)
     lam_parameter = cp.Parameter(pos=True, name="lam", value=lam)
     quadratic = cp.sum_squares(root @ w) / scale**2 + 2 * (given @ u) - float(given.sum())
     loss = (

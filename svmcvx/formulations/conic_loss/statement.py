@@ -77,10 +77,7 @@ with C = λ/2. The intercept is the coefficient of a constant feature and is pen
 **Source.** [CepedaGomezHan], Theorem 2, eqs. (10), (19), (21), Appendices A and C. The factor γ
 that the proof of Proposition 1 drops and the superfluous −1 in eq. (14) are corrected.
 
-P is coded in :mod:`~svmcvx.formulations.conic_loss.models`, D in
-:mod:`~svmcvx.formulations.conic_loss.statement`, models in
-:mod:`~svmcvx.formulations.conic_loss.models`, the cvxpy problem in
-:mod:`~svmcvx.formulations.conic_loss.problems`.
+P is coded in :mod:`~svmcvx.formulations.conic_loss.models`.
 """
 
 from __future__ import annotations
@@ -110,9 +107,8 @@ from svmcvx.certificate.bounded import (
     where,
 )
 from svmcvx.certificate.rows import inner_error
-from svmcvx.data import BinaryData, check_number
+from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import (
     ON_SUPPORT,
     BinaryStatement,
@@ -120,7 +116,6 @@ from svmcvx.formulations.base import (
     dual_entry,
     full_entry,
     latest,
-    penalised_space,
 )
 from svmcvx.formulations.conic_loss.geometry import (
     ConicMultipliers,
@@ -141,7 +136,7 @@ from svmcvx.formulations.conic_loss.models import (
     worst_indicator,
 )
 from svmcvx.formulations.signed_rows import least_norm
-from svmcvx.kernels import KernelLike, row_norms
+from svmcvx.kernels import row_norms
 from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel
 from svmcvx.numerical import NewtonStep, newton
@@ -190,23 +185,6 @@ class _Repaired(NamedTuple):
 def top_of(top: float, scale: float) -> float:
     """Return an upper bound on an eigenvalue for scaled γ, rounded at most SCALED times."""
     return float((exact(scale) * top * Bounded(1.0, roundings(SCALED))).upper)
-
-
-def dual_objective(
-    gamma: Floats, alpha: Floats, L: Floats, y: Floats, *, lam: float, weight: Floats | float = 1.0
-) -> float:
-    r"""Return :math:`D(\gamma, \alpha)`, −inf unless γ ≥ 0 and Σ γ_i x_i x_i' ≺ I."""
-    Q = np.eye(L.shape[1]) - L.T @ (gamma[:, None] * L)
-    try:
-        factor = sl.cho_factor(Q)
-    except sl.LinAlgError:
-        return -math.inf
-    c = L.T @ (y * (alpha - 2.0 * gamma))
-    if (gamma < 0).any():
-        return -math.inf
-    return float(minus_conjugate(gamma, alpha, lam=lam, weight=weight)) - 0.25 * float(
-        c @ sl.cho_solve(factor, c)
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -477,13 +455,9 @@ class ConicLoss(ConicDual):
     """
 
     name: ClassVar[str] = "conic"
+    _scalars: ClassVar[tuple[str, ...]] = ("lam", "kappa")
     lam: float | None = None
     kappa: float | None = None
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        own = {"lam": self.lam} if self.kappa is None else {"kappa": self.kappa}
-        return {**own, "kernel": self.kernel_name}
 
     @property
     def allowance(self) -> float:
@@ -647,12 +621,9 @@ class ConicFixedGamma(ConicDual):
     """
 
     name: ClassVar[str] = "conic_fixed_gamma"
+    _scalars: ClassVar[tuple[str, ...]] = ("lam",)
     gamma: Floats
     lam: float
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"lam": self.lam, "kernel": self.kernel_name}
 
     def extra_arrays(self) -> Mapping[str, Floats]:
         return {"gamma": full_entry(self.gamma, self.space.data)}
@@ -716,13 +687,6 @@ class ConicFixedGamma(ConicDual):
         """Return the model of `w`, given in the columns of ``space.factor``."""
         u = self.y * np.asarray(self.factor @ w)
         return self.space.model_from_factor(w, support=u <= 1.0 + ON_SUPPORT)
-
-
-def conic_space(
-    X: Any, y: Any, kernel: KernelLike, intercept: bool | str, sample_weight: Any, indefinite: str
-) -> tuple[BinaryData, FeatureSpace]:
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
-    return space.data, space
 
 
 def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None, float | None]:

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import OptimizeResult, brentq, minimize
+from scipy.optimize import brentq
 
 from svmcvx.arrays import Floats
 from svmcvx.errors import DataTypeError
-from svmcvx.formulations.conic_loss.models import low_rank_gradient, relaxed_indicator
+from svmcvx.formulations.conic_loss.models import low_rank_gradient, minimised, relaxed_indicator
 from svmcvx.formulations.indicator.statement import L0, CountingStatement
 from svmcvx.formulations.signed_rows import (
     ON_MARGIN,
@@ -111,33 +111,12 @@ def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -
     unit = min(1.0, float(height.sum())) or 1.0
     # Solutions have one or two columns as a rule.
     directions = np.linalg.svd(G, full_matrices=False)[2][:10].T
-    columns, fixed = directions.shape[1], np.eye(r)
-    point = np.concatenate([np.zeros(r), directions.ravel() / math.sqrt(columns)])
-
-    def split(point: Floats) -> tuple[Floats, Floats]:
-        return point[:r], np.hstack([point[r:].reshape(r, columns), fixed])
-
-    def value_and_gradient(point: Floats) -> tuple[float, Floats]:
-        value, by_w, by_V, *_ = low_rank_gradient(*split(point), G, height)
-        return value / unit, np.concatenate([by_w, by_V[:, :columns].ravel()]) / unit
-
-    def check_stop(intermediate_result: OptimizeResult) -> None:
-        if stop():
-            raise StopIteration
-
+    w, V, fixed = np.zeros(r), directions / math.sqrt(directions.shape[1]), np.eye(r)
     options = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 0.0, "maxcor": 20}
     for ridge in (0.3, 3e-3, 3e-5, 3e-7):
         fixed = math.sqrt(ridge) * np.eye(r)
-        point = minimize(
-            *(value_and_gradient, point),
-            jac=True,
-            method="L-BFGS-B",
-            options=options,
-            callback=check_stop,
-        ).x
-    w, V = split(point)
-    gamma = low_rank_gradient(w, V, G, height)[3]
-    V = V[:, :columns]
+        w, V = minimised(w, V, G, height, options, fixed=fixed, unit=unit, stop=stop)
+    gamma = low_rank_gradient(w, np.hstack([V, fixed]), G, height)[3]
     return RelaxedPoint(w, relaxed_indicator(G @ w, np.sum((G @ V) ** 2, axis=1)), gamma, lam)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self
 
 import cvxpy as cp
 import numpy as np
@@ -115,7 +115,7 @@ class DroppingProblem(FormulationProblem):
         statement = self.formulation
         w, z = self.var_dict["w"].value, self.var_dict["z"].value
         b = self.var_dict["b"].value if "b" in self.var_dict else 0.0
-        if not (usable(w) and usable(z) and usable(b)):
+        if not usable((w, z, b)):
             kept = np.zeros(statement.y.size, dtype=bool)
             return None, 0.0, kept if statement.incumbent is None else ~statement.incumbent.dropped
         return np.asarray(w), float(b), np.asarray(z) < 0.5
@@ -187,14 +187,6 @@ class CountingProblem(DroppingProblem):
         }
 
 
-# Of C, z and the right-hand side 1 − Mz of the margins: the loss, the final right-hand side, and
-# further constraints.
-Terms: TypeAlias = Callable[
-    [cp.Parameter, cp.Variable, cp.Expression],
-    tuple[cp.Expression, cp.Expression, list[cp.Constraint]],
-]
-
-
 def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> cp.Expression:
     """Return M, as a parameter that follows the hyper-parameter unless it is explicit."""
     if statement.explicit is not None:
@@ -217,22 +209,23 @@ def _M_at(statement: IndicatorStatement, name: str, value: float) -> Floats:
     return M
 
 
-P = TypeVar("P", bound=DroppingProblem)
+class FreeIntercept(NamedTuple):
+    """What the l0 and the ramp problem share: C, z, ½‖w‖², margins, and 1 − Mz below them."""
 
+    C: cp.Parameter
+    z: cp.Variable
+    half: cp.Expression
+    u: cp.Expression
+    right: cp.Expression
 
-def free_intercept(statement: Any, cls: type[P], terms: Terms) -> P:
-    r"""State a problem with the parameter C and a free intercept: the l0 or the ramp problem.
-
-    .. math:: \min\; \tfrac12\|w\|^2 + \mathrm{loss}
-        \quad\text{s.t.}\quad y_i (L_i w + b) \ge \mathrm{right}_i.
-    """
-    C = cp.Parameter(nonneg=True, name="C", value=statement.C)
-    space, n = statement.space, statement.y.size
-    w, b = cp.Variable(space.factor.shape[1], name="w"), cp.Variable(name="b")
-    z = cp.Variable(n, boolean=True, name="z")
-    loss, right, constraints = terms(C, z, 1 - cp.multiply(margin_parameter(statement, C), z))
-    margin = (cp.multiply(statement.y, space.factor @ w + b) >= right).set_label("margin")
-    return cls(cp.Minimize(0.5 * cp.sum_squares(w) + loss), [margin, *constraints], statement, [C])
+    @classmethod
+    def of(cls, statement: Any) -> Self:
+        space, C = statement.space, cp.Parameter(nonneg=True, name="C", value=statement.C)
+        w, b = cp.Variable(space.factor.shape[1], name="w"), cp.Variable(name="b")
+        z = cp.Variable(statement.y.size, boolean=True, name="z")
+        u = cp.multiply(statement.y, space.factor @ w + b)
+        right = 1 - cp.multiply(margin_parameter(statement, C), z)
+        return cls(C, z, 0.5 * cp.sum_squares(w), u, right)
 
 
 FORMS = ("big-m", "perspective")
@@ -441,33 +434,23 @@ def ramp_mio(
         space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C
     )
     statement = replace(statement, pool=ramp_pool(counting, incumbent_margins(incumbent, counting)))
-
-    def terms(
-        C: cp.Parameter, z: cp.Variable, right: cp.Expression
-    ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
-        # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is
-        # Cξ instead.
-        unit = following(_unit, C, name="unit")
-        price = following(_price, C, name="price")
-        xi = cp.Variable(z.size, name="xi")
-        loss = C * (2 * (statement.weight @ z)) + price * (statement.weight @ xi)
-        constraints = [
-            (xi >= 0).set_label("slack"),
-            (unit * xi <= 2 * (1 - z)).set_label("ceiling"),
-        ]
-        return loss, right - unit * xi, constraints
-
-    return free_intercept(statement, RampProblem, terms)
+    parameter, z, half, u, right = FreeIntercept.of(statement)
+    # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is Cξ
+    # instead, and its unit 1/C.
+    unit = following(_unit, parameter, name="unit")
+    price = following(partial(min, 1.0), parameter, name="price")
+    xi = cp.Variable(z.size, name="xi")
+    loss = parameter * (2 * (statement.weight @ z)) + price * (statement.weight @ xi)
+    constraints = [
+        (u >= right - unit * xi).set_label("margin"),
+        (xi >= 0).set_label("slack"),
+        (unit * xi <= 2 * (1 - z)).set_label("ceiling"),
+    ]
+    return RampProblem(cp.Minimize(half + loss), constraints, statement, [parameter])
 
 
 def _unit(C: float) -> float:
-    """Return the unit of a slack: Cξ where C is above 1."""
     return 1.0 / max(1.0, C)
-
-
-def _price(C: float) -> float:
-    """Return the price of a slack in its unit."""
-    return min(1.0, C)
 
 
 @builder
@@ -524,10 +507,6 @@ def l0_mio(
     earlier = incumbent_margins(incumbent, statement)
     pool, _ = counting_pool(statement, earlier, lam=2 * statement.C, k=None)
     statement = replace(statement, pool=pool)
-
-    def terms(
-        C: cp.Parameter, z: cp.Variable, right: cp.Expression
-    ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
-        return C * (statement.weight @ z), right, []
-
-    return free_intercept(statement, CountingProblem, terms)
+    parameter, z, half, u, right = FreeIntercept.of(statement)
+    value = cp.Minimize(half + parameter * (statement.weight @ z))
+    return CountingProblem(value, [(u >= right).set_label("margin")], statement, [parameter])

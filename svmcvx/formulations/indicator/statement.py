@@ -63,8 +63,8 @@ from svmcvx.certificate.rows import (
 )
 from svmcvx.data import binary_data, check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry
+from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry, penalised_space
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.formulations.signed_rows import (
@@ -500,14 +500,14 @@ class ZeroOne(CountingStatement):
 
     name: ClassVar[str] = "zero_one"
     half: ClassVar[float] = 1.0
+    _scalars: ClassVar[tuple[str, ...]] = ("lam", "k")
     lam: float | None = None
     k: float | None = None
     form: str = "big-m"
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        own = {"lam": self.lam} if self.lam is not None else {"k": self.k}
-        return {**own, **super().hyperparameters, "form": self.form}
+        return {**super().hyperparameters, "form": self.form}
 
     def objective_value(self, norm: Any, loss: Any) -> Any:
         if self.k is None:
@@ -593,11 +593,8 @@ class Ramp(IndicatorStatement):
 
     name: ClassVar[str] = "ramp"
     slack_allowed: ClassVar[float] = 2.0
+    _scalars: ClassVar[tuple[str, ...]] = ("C",)
     C: float = 1.0
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"C": self.C, **super().hyperparameters}
 
     @property
     def price(self) -> float:
@@ -668,11 +665,8 @@ class L0(CountingStatement):
     """
 
     name: ClassVar[str] = "l0"
+    _scalars: ClassVar[tuple[str, ...]] = ("C",)
     C: float = 1.0
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        return {"C": self.C, **super().hyperparameters}
 
     @property
     def price(self) -> float:
@@ -781,13 +775,9 @@ def zero_one_statement(
         )
     lam = None if lam is None else check_number(lam, "lam")
     k = None if k is None else check_number(k, "k", low=0)
-    data = binary_data(X, y, sample_weight)
-    kind = penalised_or_none(intercept)
-    space = feature_space(data, kernel, intercept=kind, indefinite=indefinite)
-    if lam is None:
-        check_total_price(1.0, data.weight, "sample_weight")
-    else:
-        check_total_price(lam, data.weight, "lam")
+    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    price, name = (1.0, "sample_weight") if lam is None else (lam, "lam")
+    check_total_price(price, space.data.weight, name)
     return ZeroOne(space=space, lam=lam, k=k)
 
 
