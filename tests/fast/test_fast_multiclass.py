@@ -338,12 +338,12 @@ def test_projections_are_nearest_points_and_their_faces_derivatives(c, k, seed):
         min(k, c)
     )
     envelope = Envelope(scores, loss)
-    envelope.start(loss.project(rng.random((n, c - 1)), data.weight))
+    envelope.start(loss.domain.project(rng.random((n, c - 1)), data.weight))
     envelope.sigma = float(rng.choice([0.1, 1.0, 10.0]))
     S = rng.standard_normal((n, c))
     response = envelope.project(scores.differences(S))
     a = envelope.multipliers(response)
-    assert loss.domain_violation(a, data.weight) <= 1e-12
+    assert loss.domain.violation(a, data.weight) <= 1e-12
     raw = envelope.centre.copy()
     raw[:, : c - 1] += envelope.sigma * (1.0 - scores.differences(S))
     if k == -1:
@@ -354,7 +354,7 @@ def test_projections_are_nearest_points_and_their_faces_derivatives(c, k, seed):
         for _ in range(20):
             other = Envelope(scores, loss)
             size = rng.choice([0.1, 1.0, 3.0])
-            other.start(loss.project(rng.random((n, c - 1)) * size, data.weight))
+            other.start(loss.domain.project(rng.random((n, c - 1)) * size, data.weight))
             toward = ((raw - response.full) * (other.centre - response.full)).sum(axis=1)
             assert toward.max() <= 1e-9 * (1.0 + np.abs(raw).max() ** 2)
     dS, t = rng.standard_normal(S.shape), 1e-8

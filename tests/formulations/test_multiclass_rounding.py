@@ -25,12 +25,6 @@ from svmcvx.formulations.multiclass.losses import (
     SmoothedHingeSum,
     Softmax,
     TopHinge,
-    cut_to_top,
-    excess_of_sums,
-    imbalance,
-    is_balanced,
-    reduced_to_sums,
-    violation_of_top,
 )
 from svmcvx.formulations.multiclass.statement import ScoreSpace
 from tests.balls import ball, dense, precision
@@ -343,8 +337,8 @@ def test_losses_and_conjugates_are_within_their_errors(loss, seed):
     a = np.where(
         rng.random((12, 3)) < 0.5, rng.random((12, 3)), 10.0 ** rng.uniform(-20, 0, (12, 3))
     )
-    alpha = loss.project(s[:, None] * a, s)
-    alpha[:3] = loss.project(
+    alpha = loss.domain.project(s[:, None] * a, s)
+    alpha[:3] = loss.domain.project(
         s[:3, None] * rng.choice([1.0, 1.0 - 2.0**-53, 2.0**-40, 1.0 / 3.0], (3, 3)), s[:3]
     )
     minus_conjugate = loss.conjugate(bounded(alpha), s)
@@ -364,39 +358,36 @@ def test_losses_and_conjugates_are_within_their_errors(loss, seed):
 @settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(seed=seeds, k=st.integers(1, 5))
 def test_rows_are_reduced_to_what_rational_numbers_allow(seed, k):
-    rng = np.random.default_rng(seed)
+    rng, domain = np.random.default_rng(seed), TopHinge(k).domain
     bound = 10.0 ** rng.uniform(-12, 12, 20)
-    a = (
-        rng.choice([1.0, 0.5, 1.0 / 3.0, 0.25, 0.2, 1e-17, 0.0, 1.1, 1.0 - 2.0**-53], (20, 4))
-        * bound[:, None]
-    )
-    reduced = reduced_to_sums(a, bound)
-    cut = cut_to_top(reduced, bound, k)
-    for given_, row, top, limit in zip(
-        a.tolist(), reduced.tolist(), cut.tolist(), bound.tolist(), strict=True
-    ):
-        exact, limit = list(map(Fraction, row)), Fraction(limit)
-        assert sum(exact) <= limit
-        if sum(map(Fraction, given_)) <= limit:
+    shares = [1.0, 0.5, 1.0 / 3.0, 0.25, 0.2, 1e-17, 0.0, 1.1, 1.0 - 2.0**-53]
+    a = rng.choice(shares, (20, 4)) * bound[:, None]
+
+    def violation(row, limit):
+        tops = [k * max(row) - limit, (k - 1) * max(row) - sum(row)] if k > 1 else []
+        return max([0, sum(row) - limit, *tops])
+
+    reduced = domain.project(a, bound)
+    for given_, row, limit in zip(a.tolist(), reduced.tolist(), bound.tolist(), strict=True):
+        before, exact, limit = (
+            list(map(Fraction, given_)),
+            list(map(Fraction, row)),
+            Fraction(limit),
+        )
+        assert violation(exact, limit) == 0
+        assert all(x <= y for x, y in zip(exact, before, strict=True))
+        if violation(before, limit) == 0:
             assert row == given_
-        tops = list(map(Fraction, top))
-        assert k * max(tops) <= limit
-        assert (k - 1) * max(tops) <= sum(tops)
-        assert all(x <= y for x, y in zip(tops, exact, strict=True))
-        if k * max(exact) <= limit and (k - 1) * max(exact) <= sum(exact):
-            assert top == row
-        # Cut no lower than the grid asks for.
-        tails = [sum(sorted(exact)[: len(exact) - m]) for m in range(min(k - 1, len(exact)))]
+        # Reduced no further than the grid asks for: to the sum, and then to what it allows.
+        most = [min(x, limit / k) for x in before]
+        most = [x * min(Fraction(1), limit / max(sum(most), limit / 9)) for x in most]
+        tails = [sum(sorted(most)[: len(most) - m]) for m in range(min(k - 1, len(most)))]
         cap = min([limit / k, *(tail / (k - 1 - m) for m, tail in enumerate(tails))])
-        assert all(y >= min(x, cap) - max(exact) / 2**30 for x, y in zip(exact, tops, strict=True))
-    excess = excess_of_sums(a, bound)
-    violated = violation_of_top(reduced, bound, k)
-    for row, limit, over in zip(a.tolist(), bound.tolist(), excess, strict=True):
-        assert (over > 0) == (sum(map(Fraction, row)) > Fraction(limit))
-    for row, limit, over in zip(reduced.tolist(), bound.tolist(), violated, strict=True):
-        exact = list(map(Fraction, row))
-        wrong = k * max(exact) > Fraction(limit) or (k - 1) * max(exact) > sum(exact)
-        assert (over > 0) == wrong
+        assert all(y >= min(x, cap) - max(most) / 2**30 for x, y in zip(most, exact, strict=True))
+    for rows in (a, reduced):
+        for row, limit in zip(rows, bound, strict=True):
+            wrong = violation(list(map(Fraction, row.tolist())), Fraction(limit)) > 0
+            assert (domain.violation(row[None], np.array([limit])) > 0) == wrong
 
 
 @pytest.mark.parametrize(
@@ -414,13 +405,12 @@ def test_balance_is_exact(loss, seed):
     a = rng.choice([0.0, 0.0, 1.0, 0.4, 1.0 / 3.0, 1e-12], (n, c - 1)) * rng.choice(
         [0.0, 1.0], (n, 1)
     )
-    alpha = scores.balanced(weight[:, None] * a, loss)
-    assert loss.domain_violation(alpha, weight) == 0
+    alpha = scores.balanced(weight[:, None] * a, loss.domain)
+    assert loss.domain.violation(alpha, weight) == 0
     codes = scores.data.codes
     assert not any(exact_balance(codes, c, [list(map(Fraction, row)) for row in alpha.tolist()]))
-    assert is_balanced(alpha, codes, c)
     assert scores.imbalance(alpha) == 0
-    np.testing.assert_array_equal(scores.balanced(alpha, loss), alpha)
+    np.testing.assert_array_equal(scores.balanced(alpha, loss.domain), alpha)
     if alpha.any():
         i, j = np.argwhere(alpha)[0]
         alpha[i, j] = np.nextafter(alpha[i, j], 0)
@@ -429,23 +419,18 @@ def test_balance_is_exact(loss, seed):
 
 def test_a_balance_that_rounding_hides_is_decided_exactly():
     """Columns of numbers of all sizes whose sums are exactly 0, or off by the smallest of them."""
-    codes = np.repeat([0, 1], 4)
     own = np.array([1e40, 1.0, 1.0 / 3.0, 1e-40])
-    alpha = np.r_[own, own[::-1]][:, None]
-    assert is_balanced(alpha, codes, 2)
-    alpha[4] = np.nextafter(1e-40, 1.0)
-    assert not is_balanced(alpha, codes, 2)
-    # So many that their sum in doubles leaves it open.
+    # And so many that their sum in doubles leaves it open.
     rng = np.random.default_rng(0)
-    own, codes = rng.random(2000) * 10.0 ** rng.uniform(-12, 12, 2000), np.repeat([0, 1], 2000)
-    alpha = np.r_[own, rng.permutation(own)][:, None]
-    found = imbalance(alpha, codes, 2)
-    assert (np.abs(found.value) <= found.error).all()
-    assert found.error.all()
-    assert is_balanced(alpha, codes, 2)
-    least = int(np.argmin(alpha))
-    alpha[least] = np.nextafter(alpha[least], 1.0)
-    assert not is_balanced(alpha, codes, 2)
+    many = rng.random(2000) * 10.0 ** rng.uniform(-12, 12, 2000)
+    for column in (own, many):
+        n = column.size
+        scores = ScoreSpace(multiclass_data(np.ones((2 * n, 1)), np.repeat([0, 1], n)), "free")
+        alpha = np.r_[column, rng.permutation(column)][:, None]
+        assert scores.imbalance(alpha) == 0
+        least = int(np.argmin(alpha))
+        alpha[least] = np.nextafter(alpha[least], 1.0)
+        assert scores.imbalance(alpha) > 0
 
 
 # Where it broke

@@ -154,8 +154,10 @@ def test_rooms_stay_inside_the_domain():
     rng = np.random.default_rng(0)
     s = rng.choice([0.5, 1.0, 3.0], 40)
     for loss in (HingeSum(), LargestHinge(), TopHinge(1), TopHinge(2), TopHinge(3)):
-        alpha = loss.project(s[:, None] * rng.random((40, 4)) * rng.choice([0.2, 1.0], (40, 1)), s)
-        assert loss.domain_violation(alpha, s) == 0.0
+        alpha = loss.domain.project(
+            s[:, None] * rng.random((40, 4)) * rng.choice([0.2, 1.0], (40, 1)), s
+        )
+        assert loss.domain.violation(alpha, s) == 0.0
         above, below = _rooms(loss, alpha, s)
         assert (above >= 0.0).all()
         assert (below >= 0.0).all()
@@ -165,7 +167,7 @@ def test_rooms_stay_inside_the_domain():
             for change in (above, -below):
                 moved = alpha.copy()
                 moved[:, column] += change[:, column]
-                assert loss.domain_violation(moved, s) <= 1e-15
+                assert loss.domain.violation(moved, s) <= 1e-15
 
 
 def test_entropies_are_bounded_by_their_tangents():

@@ -85,7 +85,6 @@ from svmcvx.formulations.multiclass.statement import (
     pairwise,
 )
 from svmcvx.formulations.optimal_intercepts import (
-    SumOfBounded,
     are_unique,
     equal_share,
     intercept_ranges,
@@ -160,11 +159,9 @@ class ClassicalStatement(MulticlassStatement):
         return {"alpha": self.scores.expand(alpha)}
 
     def _balanced(self, alpha: Floats) -> Floats:
-        return (
-            self.scores.balanced(alpha, self.loss)
-            if self.scores.intercept == "free"
-            else self.projected(alpha)
-        )
+        if self.scores.intercept == "free":
+            return self.scores.balanced(alpha, self.loss.domain)
+        return self.projected(alpha)
 
     def dual_violation(self, dual: Dual) -> float:
         alpha = self.multipliers(dual)
@@ -221,11 +218,11 @@ class ClassicalStatement(MulticlassStatement):
 
         The softmax has this property at its optimum, so that rounding decides no prediction.
         """
-        b = b.copy()
+        b, sums = b.copy(), self.scores.class_weights
         _, groups = np.unique(W, axis=1, return_inverse=True)
         for group in range(groups.max() + 1):
             members = np.flatnonzero(groups.ravel() == group)
-            shares = np.log(self.class_weights[members] / self.class_weights[members[0]])
+            shares = np.log(sums[members] / sums[members[0]])
             shares[np.abs(shares) <= equal_share(self.scores.data.n)] = 0.0
             if members.size > 1:
                 b[members] = shares + (logsumexp(b[members]) - logsumexp(shares))
@@ -424,7 +421,9 @@ class M3SVM(PairwiseStatement):
         :math:`R = 2\varepsilon W`. Near p = 1 the correction can cost more than R does, and violate
         the bound of the flows: points without it, and scaled ones, are returned too.
         """
-        alpha = self.scores.moved_to_balance(self.projected(alpha), self.loss, 2.0 * self.eps * b)
+        alpha = self.scores.moved_to_balance(
+            self.projected(alpha), self.loss.domain, 2.0 * self.eps * b
+        )
         wanted = self.scores.gradient(alpha).W.value - 2.0 * self.eps * W
         points: list[Dual] = []
         for S in (self.power_flow(W, self.lam, self.p), flow):
@@ -526,7 +525,7 @@ class HardMarginM3SVM(PairwiseStatement):
         given = self.multipliers(dual)
         if self.flow(dual) is not None and self.dual_violation(dual) == 0:
             return {"alpha": self.scores.expand(given), "flow": self.required_flow(dual)}
-        alpha = self.scores.balanced(self.projected(given), self.loss)
+        alpha = self.scores.balanced(self.projected(given), self.loss.domain)
         G = self.scores.gradient(alpha).W.value
         S = self.flow(dual)
         S = self.least_flow(G) if S is None else np.nan_to_num(S, nan=0.0)
@@ -546,7 +545,7 @@ class HardMarginM3SVM(PairwiseStatement):
         # Multiples are rounded, and balanced once more; then the flows are those of what has become
         # of α.
         for shrink in SHRINKS:
-            scaled = self.scores.balanced(alpha * (factor * (1.0 - shrink)), self.loss)
+            scaled = self.scores.balanced(alpha * (factor * (1.0 - shrink)), self.loss.domain)
             flow = S * (factor * (1.0 - shrink))
             flow = flow + self.least_flow(self.scores.gradient(scaled).W.value - flow @ self.P.T)
             point: Dual = {"alpha": self.scores.expand(scaled), "flow": flow}
@@ -630,7 +629,7 @@ class HardMarginM3SVM(PairwiseStatement):
         data = self.scores.data
         gamma = 1.0 - self.differences(W, np.zeros(data.c))
         return tight_ranges(
-            gamma, np.zeros_like(gamma), data.codes, self.scores.others, SumOfBounded(math.inf)
+            gamma, np.zeros_like(gamma), data.codes, self.scores.others, self.loss.domain
         )
 
     def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts:
@@ -648,16 +647,13 @@ class HardMarginM3SVM(PairwiseStatement):
 
     def _root_flow(self, W: Floats) -> Floats:
         """Return the gradient of the p-th root of the regulariser in the differences."""
-        V = W @ self.P
-        size = lengths(V, self.norm)
+        size = lengths(W @ self.P, self.norm)
         largest = float(size.max())
         if not largest > 0:
-            return np.zeros_like(V)
-        share = (size / largest) ** (self.p - 1.0)
-        share /= float((share * size / largest).sum()) ** (1.0 - 1.0 / self.p)
-        if self.norm == 1:
-            return np.asarray(share * np.sign(V))
-        return np.asarray(share * V / np.where(size > 0, size, 1.0))
+            return np.zeros_like(W @ self.P)
+        powers = float(((size / largest) ** self.p).sum())
+        flow = self.power_flow(W / largest, 1.0 / self.p, self.p)
+        return np.asarray(flow * powers ** (1.0 / self.p - 1.0))
 
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]

@@ -7,15 +7,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from svmcvx.data import multiclass_data
 from svmcvx.errors import BuildError
-from svmcvx.formulations.multiclass.losses import Margin
+from svmcvx.formulations.multiclass.losses import (
+    HingeSum,
+    LargestHinge,
+    Margin,
+    ScoreLoss,
+    SmoothedHingeSum,
+    Softmax,
+    TopHinge,
+)
 from svmcvx.formulations.multiclass.machines import (
+    MACHINES,
     HardMarginM3SVM,
     bound_classical,
     bound_m3svm,
@@ -23,13 +33,16 @@ from svmcvx.formulations.multiclass.machines import (
     check_norm,
 )
 from svmcvx.formulations.multiclass.statement import (
+    AbsoluteSum,
     MulticlassStatement,
+    PairwiseNorms,
+    Regulariser,
     ScoreSpace,
     pair_differences,
-    require_problem_memory,
 )
 from svmcvx.formulations.problem import FormulationProblem, builder
 from svmcvx.model import MulticlassModel
+from svmcvx.system import memory
 
 # How many of the largest the top-k loss averages.
 DEFAULT_K = 2
@@ -47,6 +60,139 @@ class MulticlassProblem(FormulationProblem):
             {name: variable.value for name, variable in self.var_dict.items()}
         )
         return None if weights is None else statement.model(*weights)
+
+
+class StatedLosses(NamedTuple):
+    """The weighted sum of losses of the scores XW + 1b' with the constraints that it needs; the
+    multipliers of ``margin`` are α.
+    """
+
+    W: cp.Variable
+    b: cp.Variable | None
+    value: cp.Expression
+    constraints: list[cp.Constraint]
+    parameters: list[cp.Parameter]
+
+
+def _stated_losses(scores: ScoreSpace, loss: ScoreLoss, name: str) -> StatedLosses:
+    """State the losses unless the problem would not fit into memory.
+
+    With penalised biases a change of variables centres dense data, for the scaling alone:
+    :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`.
+    """
+    X, data, constraints = scores.factor, scores.data, []
+    (n, d), c, codes = X.shape, data.c, data.codes
+    # Bytes that compiling and solving need for each entry of the differences.
+    memory.require(
+        140.0 * 2.0 * n * (c - 1) * d,
+        f"the {name} with {n} × {d} data and {c} classes",
+        "use fewer observations or features, or a specialised solver of svmcvx.fast",
+    )
+    W = cp.Variable((d, c), name="W")
+    b = None if scores.intercept == "none" else cp.Variable(c, name="b")
+    biases = b
+    if scores.intercept == "penalised" and not sp.issparse(X):
+        mean = X.mean(axis=0)
+        biases = cp.Variable(c, name="a")
+        constraints.append((biases == b + W.T @ mean).set_label("shift"))
+        X = X - mean
+    S = X @ W
+    if biases is not None:
+        S = S + np.ones((n, 1)) @ cp.reshape(biases, (1, c), order="F")
+    # From the columns of S, stacked, to those of f.
+    rows = np.arange(n * (c - 1))
+    own, other = rows % n + n * codes[rows % n], rows % n + n * scores.others.ravel(order="F")
+    entries = np.repeat([1.0, -1.0], rows.size), (np.tile(rows, 2), np.r_[own, other])
+    differences = sp.csr_array(entries, shape=(rows.size, n * c))
+    f = cp.reshape(differences @ cp.vec(S, order="F"), (n, c - 1), order="F")
+    value, stated, parameters = _weighted_loss(loss, f, data.weight)
+    return StatedLosses(W, b, value, constraints + stated, parameters)
+
+
+def _weighted_loss(
+    loss: ScoreLoss, f: cp.Expression, weight: Any
+) -> tuple[cp.Expression, list[cp.Constraint], list[cp.Parameter]]:
+    n, others = f.shape
+    if isinstance(loss, Margin):
+        return cp.Constant(0.0), [(f >= 1).set_label("margin")], []
+    if isinstance(loss, (HingeSum, LargestHinge)):
+        xi = cp.Variable((n, others if isinstance(loss, HingeSum) else 1), name="xi")
+        slack = xi if isinstance(loss, HingeSum) else xi @ np.ones((1, others))
+        margin = (slack >= 1 - f).set_label("margin")
+        return cp.sum(weight @ xi), [margin, (xi >= 0).set_label("slack")], []
+    if isinstance(loss, TopHinge):
+        # The k largest are k thresholds plus the excess, minimised over the threshold.
+        xi = cp.Variable(n, name="xi")
+        threshold = cp.Variable((n, 1), name="threshold")
+        above = cp.Variable(f.shape, name="above")
+        own_above = cp.Variable((n, 1), name="own_above")
+        excess = (cp.sum(above, axis=1) + cp.vec(own_above, order="F")) / loss.k
+        constraints = [
+            (above >= 1 - f - threshold @ np.ones((1, others))).set_label("margin"),
+            (own_above >= -threshold).set_label("own"),
+            (above >= 0).set_label("above"),
+            (own_above >= 0).set_label("own_above"),
+            (xi >= cp.vec(threshold, order="F") + excess).set_label("largest"),
+            (xi >= 0).set_label("slack"),
+        ]
+        return weight @ xi, constraints, []
+    difference = cp.Variable(f.shape, name="f")
+    margins, parameters = [(difference == f).set_label("margin")], []
+    if isinstance(loss, SmoothedHingeSum):
+        parameters.append(cp.Parameter(pos=True, name="delta", value=loss.delta))
+        gamma = cp.vec(1 - difference, order="F")
+        root = cp.norm(cp.vstack([gamma, parameters[0] * np.ones(gamma.shape)]), 2, axis=0)
+        value = 0.5 * (np.tile(weight, others) @ (gamma + root))
+    elif isinstance(loss, Softmax):
+        padded = cp.hstack([np.zeros((n, 1)), -difference])
+        value = weight @ cp.log_sum_exp(padded, axis=1)
+    else:
+        value = cp.sum(weight @ cp.logistic(-difference))
+    return value, margins, parameters
+
+
+def _stated_regulariser(regulariser: Regulariser, W: cp.Variable) -> cp.Expression:
+    if isinstance(regulariser, AbsoluteSum):
+        return cp.sum(cp.abs(W))
+    if isinstance(regulariser, PairwiseNorms):
+        pairs = W @ pair_differences(W.shape[1])
+        return 0.5 * cp.sum_squares(pairs) + 0.5 * cp.sum_squares(W)
+    return cp.sum_squares(W)
+
+
+def _stated_powers(
+    W: cp.Variable, p: float, norm: int, *, root: bool
+) -> tuple[cp.Expression, list[cp.Constraint], str]:
+    """State the sum of the norms of the differences of classes to the power p, or where that takes
+    the power cone its p-th root; for p = ∞ the largest norm.
+
+    The last entry is the cone that states it.
+    """
+    P = pair_differences(W.shape[1])
+    V = cp.Variable((W.shape[0], P.shape[1]), name="V")
+    sizes = cp.norm(V, 2, axis=0) if norm == 2 else cp.sum(cp.abs(V), axis=0)
+    constraints = [(V == W @ P).set_label("pairs")]
+    cone = "second-order cones" if norm == 2 else "linear"
+    if p == 1:
+        return cp.sum(sizes), constraints, cone
+    if p == 2 and norm == 2:
+        return cp.sum_squares(V), constraints, "quadratic"
+    u = cp.Variable(() if math.isinf(p) else P.shape[1], name="u")
+    constraints.append((sizes <= u).set_label("length"))
+    if math.isinf(p):
+        return u, constraints, cone
+    if p == 2:
+        return cp.sum_squares(u), constraints, "quadratic"
+    t = cp.Variable(P.shape[1], name="t")
+    value: cp.Expression = cp.sum(t)
+    whole: Any = np.ones(t.shape)
+    if root:
+        # t is the root times a pair's share.
+        r = cp.Variable(name="r")
+        constraints.append((value == r).set_label("root"))
+        value, whole = r, r * whole
+    constraints.append(cp.PowCone3D(t, whole, u, 1.0 / p).set_label("power"))
+    return value, constraints, "power cone"
 
 
 class ClassicalProblem(MulticlassProblem):
@@ -115,17 +261,12 @@ def multiclass(
     statement = bound_classical(
         X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
     )
-    scores, data = statement.scores, statement.scores.data
-    require_problem_memory(scores, statement.name)
     parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
-    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
-    b = cp.Variable(data.c, name="b") if scores.intercept == "free" else None
-    differences, constraints = scores.stated_differences(W, b)
-    stated = statement.loss.cvxpy_statement(differences, data.weight)
-    constraints += stated.constraints
-    if b is not None:
-        constraints.append((cp.sum(b) == 0).set_label("gauge"))
-    objective = stated.value + parameter * statement.regulariser.cvxpy_statement(W, data.c)
+    losses = _stated_losses(statement.scores, statement.loss, statement.name)
+    constraints = losses.constraints
+    if losses.b is not None:
+        constraints.append((cp.sum(losses.b) == 0).set_label("gauge"))
+    objective = losses.value + parameter * _stated_regulariser(statement.regulariser, losses.W)
     return ClassicalProblem(cp.Minimize(objective), constraints, statement, [parameter])
 
 
@@ -192,8 +333,9 @@ _TEXT = r"""Build {title} as a cvxpy problem: :func:`multiclass` with ``loss="{l
     """
 
 
-def _named(name: str, loss: str, title: str, formula: str, remark: str, source: str) -> Any:
-    """Return :func:`multiclass` at one loss, under another name."""
+def _named(loss: str, title: str, formula: str, remark: str, source: str) -> Any:
+    """Return :func:`multiclass` at one loss, under the name of its machine."""
+    name = MACHINES[loss].builder
     build: Callable[..., ClassicalProblem] = cast(Any, multiclass).__wrapped__
 
     def machine(X: Any, y: Any, **keywords: Any) -> ClassicalProblem:
@@ -219,14 +361,12 @@ def _named(name: str, loss: str, title: str, formula: str, remark: str, source: 
 
 weston_watkins: ClassicalBuilder = _named(
     "weston_watkins",
-    "weston_watkins",
     "the machine of [WestonWatkins]",
     r"\sum_i s_i \sum_{k\ne y_i} (1 - f_{ik})_+ + \lambda\sum_k\|w_k\|^2",
     "Each class that is not the own one has a hinge.",
     "[WestonWatkins]; [NieHaoWang], related work",
 )
 crammer_singer: ClassicalBuilder = _named(
-    "crammer_singer",
     "crammer_singer",
     "the machine of [CrammerSinger]",
     r"\sum_i s_i \max_{k\ne y_i} (1 - f_{ik})_+ + \lambda\sum_k\|w_k\|^2",
@@ -236,7 +376,6 @@ crammer_singer: ClassicalBuilder = _named(
 )
 msvm: ClassicalBuilder = _named(
     "msvm",
-    "msvm",
     "the M-SVM of [BredensteinerBennett]",
     r"\sum_i s_i \sum_{k\ne y_i} (1 - f_{ik})_+ + \lambda\Big(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 +"
     r" \tfrac12\sum_k\|w_k\|^2\Big)",
@@ -245,7 +384,6 @@ msvm: ClassicalBuilder = _named(
     "[BredensteinerBennett]; [NieHaoWang], related work",
 )
 topk_svm: TopBuilder = _named(
-    "topk_svm",
     "topk",
     "the top-k SVM",
     r"""\sum_i s_i \max\Big(0, \tfrac1k\sum_{j=1}^k \gamma_{i[j]}\Big) + \lambda\sum_k\|w_k\|^2,
@@ -255,7 +393,6 @@ topk_svm: TopBuilder = _named(
     "[LapinHeinSchiele]; [NieHaoWang], related work",
 )
 multinomial_lr: ClassicalBuilder = _named(
-    "multinomial_lr",
     "softmax",
     "multinomial logistic regression",
     r"\sum_i s_i \log\Big(1 + \sum_{k\ne y_i} e^{-f_{ik}}\Big) + \lambda\sum_k\|w_k\|^2",
@@ -263,7 +400,6 @@ multinomial_lr: ClassicalBuilder = _named(
     "[Boehning]",
 )
 sparse_multinomial_lr: ClassicalBuilder = _named(
-    "sparse_multinomial_lr",
     "sparse_softmax",
     "sparse multinomial logistic regression",
     r"\sum_i s_i \log\Big(1 + \sum_{k\ne y_i} e^{-f_{ik}}\Big) + \lambda\sum_{jk}|W_{jk}|",
@@ -295,53 +431,6 @@ class HardMarginM3SVMProblem(MulticlassProblem):
 def _states_root(p: float) -> bool:
     """Whether the objective of the hard-margin problem is the p-th root of the statement's."""
     return p not in (1.0, 2.0, math.inf)
-
-
-class _PairNormVariables:
-    """The differences of classes as variables of a cvxpy problem, with their norms and powers."""
-
-    def __init__(self, W: cp.Variable, c: int, norm: int) -> None:
-        P = pair_differences(c)
-        self.norm = norm
-        self.V = cp.Variable((W.shape[0], P.shape[1]), name="V")
-        self.constraints = [(self.V == W @ P).set_label("pairs")]
-
-    def sizes(self) -> cp.Expression:
-        """Return the norm of each column of V."""
-        return cp.norm(self.V, 2, axis=0) if self.norm == 2 else cp.sum(cp.abs(self.V), axis=0)
-
-    def largest(self) -> cp.Expression:
-        """Return the largest norm."""
-        u = cp.Variable(name="u")
-        self.constraints.append((self.sizes() <= u).set_label("length"))
-        return u
-
-    def powers(self, p: float) -> tuple[cp.Expression, str]:
-        """Return the sum of the norms to the power p, and the cone that states it."""
-        cone = "second-order cones" if self.norm == 2 else "linear"
-        if p == 1:
-            return cp.sum(self.sizes()), cone
-        if p == 2 and self.norm == 2:
-            return cp.sum_squares(self.V), "quadratic"
-        u = cp.Variable(self.V.shape[1], name="u")
-        self.constraints.append((self.sizes() <= u).set_label("length"))
-        if p == 2:
-            return cp.sum_squares(u), "quadratic"
-        t = cp.Variable(self.V.shape[1], name="t")
-        self.constraints.append(cp.PowCone3D(t, np.ones(t.shape), u, 1.0 / p).set_label("power"))
-        return cp.sum(t), "power cone"
-
-    def root_of_powers(self, p: float) -> cp.Expression:
-        """Return the p-th root of :meth:`powers`; ``t`` is the root times a pair's share."""
-        r = cp.Variable(name="r")
-        u = cp.Variable(self.V.shape[1], name="u")
-        t = cp.Variable(self.V.shape[1], name="t")
-        self.constraints += [
-            (self.sizes() <= u).set_label("length"),
-            (cp.sum(t) == r).set_label("root"),
-            cp.PowCone3D(t, r * np.ones(t.shape), u, 1.0 / p).set_label("power"),
-        ]
-        return r
 
 
 @builder
@@ -421,23 +510,16 @@ def m3svm(
     statement = bound_m3svm(
         X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight
     )
-    scores, chosen, p, norm = statement.scores, statement.loss, statement.p, statement.norm
-    require_problem_memory(scores, "m3svm")
-    data = scores.data
     lam_parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
     eps_parameter = cp.Parameter(pos=True, name="eps", value=statement.eps)
-    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
-    b = cp.Variable(data.c, name="b")
-    differences, shift = scores.stated_differences(W, b)
-    stated = chosen.cvxpy_statement(differences, data.weight)
-    pairs = _PairNormVariables(W, data.c, norm)
-    powers, cone = pairs.powers(p)
-    squares = cp.sum_squares(W) + cp.sum_squares(b)
+    losses = _stated_losses(statement.scores, statement.loss, "m3svm")
+    powers, pairs, cone = _stated_powers(losses.W, statement.p, statement.norm, root=False)
+    squares = cp.sum_squares(losses.W) + cp.sum_squares(losses.b)
     problem = M3SVMProblem(
-        cp.Minimize(stated.value + lam_parameter * powers + eps_parameter * squares),
-        [*shift, *stated.constraints, *pairs.constraints],
+        cp.Minimize(losses.value + lam_parameter * powers + eps_parameter * squares),
+        [*losses.constraints, *pairs],
         statement,
-        [lam_parameter, eps_parameter, *stated.parameters],
+        [lam_parameter, eps_parameter, *losses.parameters],
     )
     problem.cone = cone
     return problem
@@ -486,19 +568,12 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     """
     p, norm = check_exponent(p, infinite=True), check_norm(norm)
     scores = ScoreSpace(multiclass_data(X, y), "free", rotations=norm == 2)
-    require_problem_memory(scores, "m3svm_hard_margin")
-    data = scores.data
-    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
-    b = cp.Variable(data.c, name="b")
-    loss = Margin()
-    differences, shift = scores.stated_differences(W, b)
-    stated = loss.cvxpy_statement(differences, data.weight)
-    pairs = _PairNormVariables(W, data.c, norm)
-    if math.isinf(p):
-        value = pairs.largest()
-    else:
-        value = pairs.root_of_powers(p) if _states_root(p) else pairs.powers(p)[0]
-    gauge = [(cp.sum(W, axis=1) == 0).set_label("gauge"), (cp.sum(b) == 0).set_label("gauge_b")]
-    statement = HardMarginM3SVM(scores=scores, loss=loss, p=p, norm=norm)
-    constraints = [*shift, *stated.constraints, *pairs.constraints, *gauge]
+    statement = HardMarginM3SVM(scores=scores, loss=Margin(), p=p, norm=norm)
+    losses = _stated_losses(scores, statement.loss, "m3svm_hard_margin")
+    value, pairs, _ = _stated_powers(losses.W, p, norm, root=True)
+    gauges = [
+        (cp.sum(losses.W, axis=1) == 0).set_label("gauge"),
+        (cp.sum(losses.b) == 0).set_label("gauge_b"),
+    ]
+    constraints = [*losses.constraints, *pairs, *gauges]
     return HardMarginM3SVMProblem(cp.Minimize(value), constraints, statement)

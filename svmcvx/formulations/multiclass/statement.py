@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import scipy.linalg as sl
@@ -30,7 +29,7 @@ from svmcvx.certificate.bounded import (
     stacked,
     total,
 )
-from svmcvx.certificate.exactly import SMALLEST, dot_exactly
+from svmcvx.certificate.exactly import dot_exactly, grid_exponent, nearest_sum
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
@@ -42,26 +41,20 @@ from svmcvx.formulations.base import (
     latest,
     usable,
 )
-from svmcvx.formulations.multiclass.losses import (
-    LONGEST_MOVE,
-    ScoreLoss,
-    common_units,
-    imbalance,
-    is_balanced,
-)
+from svmcvx.formulations.multiclass.losses import LONGEST_MOVE, Domain, ScoreLoss, cut_off
 from svmcvx.model import MulticlassModel
 from svmcvx.numerical import line_search
 from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
-if TYPE_CHECKING:
-    import cvxpy as cp
-
 R = TypeVar("R", Floats, Bounded)
 
-# Shares of multipliers with room on all sides that are mixed in until the multipliers can be
-# balanced in whole units.
-MIXED = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+# Shares by which all multipliers are reduced until they have room for what balances them.
+REDUCTIONS = (0.0, 1e-14, 1e-12, 1e-9, 1e-6, 1e-3)
+# Units of a grid that a multiplier grows by, at most.
+MOST_UNITS = 2.0**36
+# Unknowns above which a Newton step takes more than a second.
+LARGEST_POLISHED = 600
 
 
 class Gradient(NamedTuple):
@@ -126,6 +119,12 @@ class ScoreSpace:
         return np.asarray(columns + (columns >= self.data.codes[:, None]))
 
     @cached_property
+    def class_weights(self) -> Floats:
+        """The sums of the weights of each class."""
+        data = self.data
+        return np.bincount(data.codes, weights=data.weight, minlength=data.c).astype(np.float64)
+
+    @cached_property
     def _places(self) -> NDArray[np.intp]:
         """The entries of the other classes in a matrix of shape (n, c), row after row."""
         return np.asarray(self.others + self.data.c * np.arange(self.data.n)[:, None])
@@ -168,42 +167,6 @@ class ScoreSpace:
                 rows, b = Rows(self.data.X), exact(model.intercept)
         return self.differences(rows @ Ball(model.coef) + b)
 
-    @cached_property
-    def difference_matrix(self) -> sp.csr_array:
-        """The matrix that takes the columns of S, stacked, to the columns of f, stacked."""
-        n, c = self.data.n, self.data.c
-        rows = np.arange(n * (c - 1))
-        observations = np.tile(np.arange(n), c - 1)
-        own = observations + n * self.data.codes[observations]
-        other = observations + n * self.others.ravel(order="F")
-        ones = np.ones(rows.size)
-        return sp.csr_array(
-            (np.r_[ones, -ones], (np.r_[rows, rows], np.r_[own, other])), shape=(n * (c - 1), n * c)
-        )
-
-    def stated_differences(
-        self, W: cp.Variable, b: cp.Variable | None
-    ) -> tuple[cp.Expression, list[cp.Constraint]]:
-        """Return the differences f of shape (n, c − 1) in cvxpy, and their constraints.
-
-        With penalised biases a change of variables centres dense data, for the scaling alone:
-        :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`.
-        """
-        import cvxpy as cp
-
-        n, c = self.data.n, self.data.c
-        factor, constraints = self.factor, []
-        if self.intercept == "penalised" and not sp.issparse(factor):
-            mean = factor.mean(axis=0)
-            a = cp.Variable(c, name="a")
-            constraints.append((a == b + W.T @ mean).set_label("shift"))
-            factor, b = factor - mean, a
-        S = factor @ W
-        if b is not None:
-            S = S + np.ones((n, 1)) @ cp.reshape(b, (1, c), order="F")
-        f = cp.reshape(self.difference_matrix @ cp.vec(S, order="F"), (n, c - 1), order="F")
-        return f, constraints
-
     def coefficients(self, alpha: Floats) -> Floats:
         """Return B, the coefficients of the scores in Σ αf."""
         found = self.expand(-alpha)
@@ -224,99 +187,116 @@ class ScoreSpace:
         """Return g_b = B'1."""
         return np.asarray(np.ones(self.data.n) @ self.coefficients(alpha))
 
-    def imbalance(self, alpha: Floats) -> float:
-        """Return the largest entry of g_b = B'1 in absolute value: 0 if and only if it is."""
-        found, zero = self._bounded_balance(alpha)
-        return 0.0 if zero else max(float(np.abs(found.value).max()), SMALLEST)
+    def surplus(self, units: Floats) -> NDArray[np.int64]:
+        """Return B'1 of multipliers that are whole numbers."""
+        whole = self.expand(units).astype(np.int64)
+        found: NDArray[np.int64] = -whole.sum(axis=0)
+        np.add.at(found, self.data.codes, whole.sum(axis=1))
+        return found
 
     @latest
-    def _bounded_balance(self, alpha: Floats) -> tuple[Bounded, bool]:
-        """Return g_b, and whether it is exactly 0."""
-        found = imbalance(alpha, self.data.codes, self.data.c)
-        return found, is_balanced(alpha, self.data.codes, self.data.c, found)
+    def bounded_balance(self, alpha: Floats) -> Bounded:
+        """Return g_b = B'1; its value is 0 if and only if it is exactly 0."""
+        exponent = grid_exponent(float(np.abs(alpha).max(initial=0.0)), alpha.size)
+        units = np.ldexp(alpha, -exponent)
+        if np.array_equal(units, np.floor(units)):
+            sums = np.ldexp(self.surplus(units).astype(np.float64), exponent)
+            return stacked(correctly_rounded(float(x)) for x in sums)
+        full, codes = self.expand(alpha), self.data.codes
+        columns = [np.r_[alpha[codes == k].ravel(), -full[:, k]] for k in range(self.data.c)]
+        found = [total(exact(column)) for column in columns]
+        # Rounding may leave open whether a sum is 0.
+        return stacked(
+            correctly_rounded(nearest_sum(column)) if abs(x.value) <= x.error else x
+            for x, column in zip(found, columns, strict=True)
+        )
+
+    def imbalance(self, alpha: Floats) -> float:
+        """Return the largest entry of g_b in absolute value: 0 if and only if it is."""
+        largest = np.abs(self.bounded_balance(alpha).value).max()
+        return float(np.nan_to_num(largest, nan=math.inf, posinf=math.inf))
 
     @latest
     def gradient(self, alpha: Floats) -> Gradient:
         """Return G and g_b, of non-negative multipliers, for the data as they were passed."""
         rows, shift = self._shifted
-        b, _ = self._bounded_balance(alpha)
+        b = self.bounded_balance(alpha)
         W = rows.combined(self._bounded_coefficients(alpha))
         if shift.any() and (b.value.any() or np.any(b.error)):
             W = W + Ball.around(exact(shift[:, None]) * b[None, :])
         return Gradient(W, Ball.around(b))
 
-    def moved_to_balance(self, alpha: Floats, loss: ScoreLoss, target: Floats) -> Floats:
+    def moved_to_balance(self, alpha: Floats, domain: Domain, target: Floats) -> Floats:
         """Return multipliers inside their domain with B'1 equal to `target`, or near it.
 
         A multiplier moves by its distance from its bounds times the difference of two potentials,
         one per class, which solve a least-squares problem. Multipliers at a bound stay there; where
         all others belong to differences f = 1, the dual objective changes to second order only.
         """
-        s = self.data.weight[:, None]
-        c = self.data.c
-        a = alpha / s
-        potentials = np.eye(c)
+        s, codes = self.data.weight[:, None], self.data.codes
+        a, members = alpha / s, np.eye(self.data.c)[codes]
         for _ in range(30):
             missing = target - self.balance(s * a)
             # The rest is rounding.
             if np.abs(missing).max() <= 1e-15 * float(np.abs(s * a).sum()):
                 break
-            responses = [
-                self.balance(s * loss.feasible_move(a, self._potential_differences(potentials[k])))
-                for k in range(c)
-            ]
-            if not (np.isfinite(responses).all() and np.isfinite(missing).all()):
+            mobile, share = domain.mobility(a)
+            flows = members.T @ self.expand(s * mobile)
+            flows = flows + flows.T
+            B = self.coefficients(mobile)
+            response = np.diag(flows.sum(axis=0)) - flows - B.T @ (s * share[:, None] * B)
+            if not (np.isfinite(response).all() and np.isfinite(missing).all()):
                 break
-            potential, *_ = np.linalg.lstsq(np.stack(responses, axis=1), missing, rcond=1e-13)
-            z = self._potential_differences(np.asarray(potential, dtype=np.float64))
-            longest = float(np.abs(z).max())
-            moved = a + loss.feasible_move(
-                a, z * min(1.0, LONGEST_MOVE / longest) if longest > 0 else z
-            )
-            moved = loss.project_approx(moved)
+            potential = np.linalg.lstsq(response, missing, rcond=1e-13)[0]
+            z = potential[codes][:, None] - potential[self.others]
+            longest = max(float(np.abs(z).max()), LONGEST_MOVE)
+            moved = a + domain.move(a, z * (LONGEST_MOVE / longest))
+            if domain.k > 2:
+                moved = domain.project(moved, np.ones(len(a)))
+            moved = np.clip(moved, 0.0, domain.largest)
             if np.abs(target - self.balance(s * moved)).max() >= np.abs(missing).max():
                 break
             a = moved
-        return loss.project(s * a, self.data.weight)
+        return domain.project(s * a, self.data.weight)
 
-    def _potential_differences(self, potential: Floats) -> Floats:
-        return np.asarray(potential[self.data.codes][:, None] - potential[self.others])
-
-    def balanced(self, alpha: Floats, loss: ScoreLoss) -> Floats:
+    def balanced(self, alpha: Floats, domain: Domain) -> Floats:
         """Return multipliers inside their domain with B'1 = 0, both exactly.
 
-        The imbalance that :meth:`moved_to_balance` leaves is removed by a convex combination with
-        multipliers that are equal for all observations of a class: every imbalance is the opposite
-        of that of such a point, so that one step suffices. What rounding leaves of it is removed on
-        a grid (:mod:`svmcvx.formulations.multiclass.losses`).
+        All multipliers of an observation of class k together that grow by m change B'1 by
+        :math:`m(ce_k - 1)`. Such growth removes the imbalance that :meth:`moved_to_balance` leaves,
+        of all observations of a class in equal shares, and what rounding leaves of it, of those
+        with the most room, on a grid of which the others are multiples of c.
         """
         s, codes, c = self.data.weight, self.data.codes, self.data.c
-        alpha = loss.project(alpha, s)
-        if self._bounded_balance(alpha)[1]:
+        alpha = domain.project(alpha, s)
+        if not self.imbalance(alpha):
             return alpha
-        if loss.cone:
-            # Multiples of multipliers are in the domain: at unit size they mix with uniform ones.
-            exponent = int(np.frexp(alpha.max(initial=0.0))[1])
-            if exponent:
-                return np.ldexp(self.balanced(np.ldexp(alpha, -exponent), loss), exponent)
-        alpha = self.moved_to_balance(alpha, loss, np.zeros(c))
-        missing = self.balance(alpha)
-        uniform = loss.uniform_multiplier(c)
-        sums = np.bincount(codes, weights=s, minlength=c)
-        capacity = uniform * (c - 1) * sums
-        if missing.any():
-            wanted = (missing.max() - missing) * (c - 1) / c / capacity
-            share = 1.0 / (1.0 + float(wanted.max()))
-            alpha = share * (alpha + (uniform * s * wanted[codes])[:, None])
-        roomy = np.broadcast_to((uniform * s * (sums.min() / sums)[codes])[:, None], alpha.shape)
-        for share in MIXED:
-            units, exponent = common_units(
-                loss.project(alpha + share * (roomy - alpha) if share else alpha, s)
-            )
-            found = loss.balanced_units(np.floor(units).astype(np.int64), codes, c)
-            if found is not None:
-                return np.ldexp(found.astype(np.float64), exponent)
+        alpha = self.moved_to_balance(alpha, domain, np.zeros(c))
+        left = self.balance(alpha)
+        added = (left.max() - left) / (c * self.class_weights)
+        alpha = (alpha + (s * added[codes])[:, None]) / (1.0 + added.max() / domain.uniform(c))
+        for reduction in REDUCTIONS:
+            inside = domain.project((1.0 - reduction) * alpha, s)
+            exponent = grid_exponent(float(inside.max(initial=0.0)), inside.size)
+            units = cut_off(np.floor(np.ldexp(inside, -exponent) / c), domain.k)
+            surplus = self.surplus(units)
+            room = domain.room(c * units, np.floor(np.ldexp(s, -exponent)))
+            growth = self._growth(np.minimum(room, MOST_UNITS), surplus.max() - surplus)
+            if growth is not None:
+                return np.ldexp(c * units + growth[:, None], exponent)
         return np.zeros_like(alpha)
+
+    def _growth(self, room: Floats, wanted: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return growths of given sums per class, of the largest rooms; None if too small."""
+        growth = np.zeros(self.data.n, dtype=np.int64)
+        for k in range(self.data.c):
+            rows = np.flatnonzero(self.data.codes == k)
+            rows = rows[np.argsort(-room[rows], kind="stable")]
+            taken = np.minimum(np.cumsum(room[rows].astype(np.int64)), wanted[k])
+            if taken[-1] < wanted[k]:
+                return None
+            growth[rows] = np.diff(taken, prepend=0)
+        return growth
 
     def expand(self, alpha: Floats) -> Floats:
         """Return multipliers of shape (n, c − 1) in shape (n, c), zero for the own class."""
@@ -419,18 +399,55 @@ class MulticlassStatement(Formulation):
         """Return P without losses at (W, b) stacked; None without second derivatives."""
         return None
 
+    @quietly
     def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
         """Return P's minimum near (W, b) by Newton's method; None if not smooth or too large."""
-        biased = self.scores.intercept != "none"
-        start = np.vstack([W, b]) if biased else W
-        # More unknowns take more than a second.
-        if start.size > 600 or not self.loss.smooth or self.smooth_penalty(start) is None:
+        biased, scores = self.scores.intercept != "none", self.scores
+        point = np.vstack([W, b]) if biased else W
+        if point.size > LARGEST_POLISHED or not self.loss.smooth:
             return None
-        X = self.scores.X.toarray() if sp.issparse(self.scores.X) else self.scores.X
+        X = scores.X.toarray() if sp.issparse(scores.X) else scores.X
         X = np.hstack([X, np.ones((X.shape[0], 1))]) if biased else X
-        penalty = cast(Callable[[Floats], PenaltyDerivatives], self.smooth_penalty)
-        point = newton_steps(self.scores, self.loss, X, start, penalty)
+        s = self.weight[:, None]
+
+        def gradient(at: Floats, penalty: PenaltyDerivatives) -> Floats:
+            alpha = s * self.loss.multipliers(scores.differences(X @ at))
+            return np.asarray(penalty.gradient - X.T @ scores.coefficients(alpha))
+
+        for _ in range(30):
+            penalty = self.smooth_penalty(point)
+            if penalty is None:
+                return None
+            f, slope = scores.differences(X @ point), gradient(point, penalty)
+            hessian = (penalty.hessian + self._loss_hessian(X, f)).reshape(point.size, -1)
+            try:
+                step = -sl.cho_solve(sl.cho_factor(hessian), slope.ravel()).reshape(point.shape)
+            except (sl.LinAlgError, ValueError):
+                break
+            promised = -float((slope * step).sum())
+            if not promised > 0:
+                break
+
+            def derivative(t: float, at: Floats = point, step: Floats = step) -> float:
+                moved = at + t * step
+                penalty = cast(PenaltyDerivatives, self.smooth_penalty(moved))
+                return float((gradient(moved, penalty) * step).sum())
+
+            length = line_search(derivative, -promised)
+            point = point + length * step
+            rounding = 2.0 * math.ulp(float(s[:, 0] @ self.loss.value(f)) + penalty.value)
+            if length == 0.0 or promised <= rounding:
+                break
         return (point[:-1], point[-1]) if biased else (point, b)
+
+    def _loss_hessian(self, X: Floats, f: Floats) -> Floats:
+        """Return the second derivatives of the losses, shape (r, c, r, c)."""
+        c, found = self.scores.data.c, []
+        for unit in np.eye(c):
+            df = self.scores.differences(np.broadcast_to(unit, (len(X), c)))
+            change = self.weight[:, None] * self.loss.curvature(f, df)
+            found.append([X.T @ (h[:, None] * X) for h in self.scores.coefficients(change).T])
+        return np.array(found).transpose(2, 1, 3, 0)
 
     def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
         """Return models of weights and biases, those preferred first."""
@@ -444,13 +461,13 @@ class MulticlassStatement(Formulation):
 
     def projected(self, alpha: Floats) -> Floats:
         """Return multipliers exactly inside the domain of the loss."""
-        return self.loss.project(np.nan_to_num(alpha, nan=0.0), self.weight)
+        return self.loss.domain.project(np.nan_to_num(alpha, nan=0.0), self.weight)
 
     def domain_violation(self, alpha: Floats) -> float:
         """Return the violation of the domain of the loss; ``inf`` where an entry is not finite."""
         if not np.isfinite(alpha).all():
             return np.inf
-        return self.loss.domain_violation(alpha, self.weight)
+        return self.loss.domain.violation(alpha, self.weight)
 
     def minus_conjugate(self, alpha: Floats) -> Bounded:
         r"""Return the losses' part of the dual objective, :math:`\sum_i s_i g(\alpha_i/s_i)`."""
@@ -460,16 +477,9 @@ class MulticlassStatement(Formulation):
         return found
 
     @cached_property
-    def class_weights(self) -> Floats:
-        data = self.scores.data
-        return np.asarray(
-            np.bincount(data.codes, weights=data.weight, minlength=data.c), dtype=np.float64
-        )
-
-    @cached_property
     def _constant(self) -> tuple[float, Floats]:
         """Objective and biases of the best of a few models with W = 0."""
-        c, sums = self.scores.data.c, self.class_weights
+        c, sums = self.scores.data.c, self.scores.class_weights
         choices = [np.zeros(c)]
         if self.scores.intercept != "none":
             ranks = np.argsort(np.argsort(sums, kind="stable")).astype(np.float64)
@@ -530,18 +540,6 @@ class MulticlassStatement(Formulation):
     def model(self, W: Floats, b: Floats) -> MulticlassModel:
         """Return the model with biases that belong to ``scores.X``."""
         return self.scores.model(W, b, self.loss.support(self.differences(W, b)))
-
-
-def require_problem_memory(scores: ScoreSpace, what: str) -> None:
-    """Raise a BuildError unless the differences, as functions of (W, b), fit into memory."""
-    n, d = scores.factor.shape
-    entries = 2.0 * n * (scores.data.c - 1) * d
-    # Bytes that compiling and solving need for each entry.
-    memory.require(
-        140.0 * entries,
-        f"the {what} with {n} × {d} data and {scores.data.c} classes",
-        "use fewer observations or features, or a specialised solver of svmcvx.fast",
-    )
 
 
 def pair_differences(c: int) -> Floats:
@@ -638,78 +636,18 @@ class PenaltyDerivatives(NamedTuple):
     hessian: Floats
 
 
-@quietly
-def newton_steps(
-    scores: ScoreSpace,
-    loss: ScoreLoss,
-    X: Floats,
-    point: Floats,
-    penalty: Callable[[Floats], PenaltyDerivatives],
-) -> Floats:
-    """Minimise the loss of the scores ``X @ point`` plus a penalty near a point of shape (r, c)."""
-    s = scores.data.weight[:, None]
-    for _ in range(30):
-        f, terms = scores.differences(X @ point), penalty(point)
-        gradient = terms.gradient - X.T @ scores.coefficients(s * loss.multipliers(f))
-        hessian = (terms.hessian + _loss_hessian(scores, loss, X, f)).reshape(point.size, -1)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", sl.LinAlgWarning)
-                step = -sl.solve(hessian, gradient.ravel(), assume_a="sym").reshape(point.shape)
-        except (sl.LinAlgError, sl.LinAlgWarning, ValueError):
-            break
-        promised = -float((gradient * step).sum())
-        if not promised > 0:
-            break
-        df = scores.differences(X @ step)
-
-        def derivative(
-            t: float, f: Floats = f, df: Floats = df, step: Floats = step, at: Floats = point
-        ) -> float:
-            lost = float((s * loss.multipliers(f + t * df) * df).sum())
-            return float((penalty(at + t * step).gradient * step).sum()) - lost
-
-        length = line_search(derivative, -promised)
-        point = point + length * step
-        rounding = 2.0 * math.ulp(float(s[:, 0] @ loss.value(f)) + terms.value)
-        if length == 0.0 or promised <= rounding:
-            break
-    return point
-
-
-def _loss_hessian(scores: ScoreSpace, loss: ScoreLoss, X: Floats, f: Floats) -> Floats:
-    (n, r), c = X.shape, scores.data.c
-    # Second derivatives of the losses in the scores, shape (n, c, c).
-    A = np.zeros((n, c, c - 1))
-    A[np.arange(n), scores.data.codes] = 1.0
-    A[np.arange(n)[:, None], scores.others, np.arange(c - 1)] = -1.0
-    M = (
-        A
-        @ (scores.data.weight[:, None, None] * np.asarray(loss.curvature(f)))
-        @ A.transpose(0, 2, 1)
-    )
-    hessian = np.zeros((r, c, r, c))
-    for k, other in zip(*np.triu_indices(c), strict=True):
-        hessian[:, k, :, other] = hessian[:, other, :, k] = X.T @ (M[:, k, other, None] * X)
-    return hessian
-
-
 class Regulariser(ABC):
-    """A regulariser of W with its conjugate on matrices whose columns sum to zero."""
+    """A regulariser Ω of W at λ = 1."""
 
     rotations: ClassVar[bool] = True
 
     @abstractmethod
     def value(self, W: Any) -> Any:
-        """Return Ω(W) for λ = 1, of plain or of bounded weights."""
-
-    @abstractmethod
-    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        """State Ω(W) for λ = 1 in cvxpy."""
+        """Return Ω(W), of plain or of bounded weights."""
 
     def curvature(self, c: int) -> float | None:
-        """Return κ where Ω(W) = κ‖W‖² for λ = 1 and columns that sum to zero, else None."""
-        return None
+        """Return κ where Ω(W) = κ‖W‖² for columns that sum to zero, else None."""
+        return 1.0
 
 
 class SquaredNorms(Regulariser):
@@ -718,25 +656,12 @@ class SquaredNorms(Regulariser):
     def value(self, W: Any) -> Any:
         return total(square(W))
 
-    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        import cvxpy as cp
-
-        return cp.sum_squares(W)
-
-    def curvature(self, c: int) -> float | None:
-        return 1.0
-
 
 class PairwiseNorms(Regulariser):
     r""":math:`\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2`."""
 
     def value(self, W: Any) -> Any:
         return 0.5 * total(square(pairwise(W))) + 0.5 * total(square(W))
-
-    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        import cvxpy as cp
-
-        return 0.5 * cp.sum_squares(W @ pair_differences(n_classes)) + 0.5 * cp.sum_squares(W)
 
     def curvature(self, c: int) -> float | None:
         return (c + 1) / 2
@@ -750,7 +675,5 @@ class AbsoluteSum(Regulariser):
     def value(self, W: Any) -> Any:
         return total(abs(W))
 
-    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        import cvxpy as cp
-
-        return cp.sum(cp.abs(W))
+    def curvature(self, c: int) -> float | None:
+        return None
