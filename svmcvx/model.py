@@ -507,7 +507,7 @@ def packed(members: Sequence[Any]) -> Members | None:
 _MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearModel, KernelModel)}
 
 
-def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
+def sums_by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
     """Return sums over pairs k < l of `later` for l and `earlier` for k, per class."""
     pairs = later.shape[1]
     c = (1 + math.isqrt(1 + 8 * pairs)) // 2
@@ -522,14 +522,14 @@ def _by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
 def pair_votes(scores: Floats) -> Floats:
     """Return the votes for each class, shape (m, c), from scores of shape (m, c(c−1)/2)."""
     later = scores > 0
-    return _by_class(later, ~later)
+    return sums_by_class(later, ~later)
 
 
 def class_scores(scores: Floats, scheme: str) -> Floats:
     """Return what :meth:`OneVsModel.decision_function` does, from the scores of the members."""
     if scheme == "ovr":
         return scores
-    sums = _by_class(scores, -scores)
+    sums = sums_by_class(scores, -scores)
     return pair_votes(scores) + sums / (3.0 * (np.abs(sums) + 1.0))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.data import as_array
 from svmcvx.display import ShortRepr, quantity
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, NotCertified
 from svmcvx.proofs.format import Proof, write_proof
 
 __all__ = ["CertifiedScores", "Guarantee", "Interval"]
@@ -66,6 +66,13 @@ class CertifiedScores:
     possible: Mask
     classes: NDArray[Any]
     by_formulation: Mask
+
+    def __post_init__(self) -> None:
+        if (self.lower > self.upper).any():
+            raise NotCertified(
+                "the ends of an interval of a score contradict each other; please report this as a"
+                " defect"
+            )
 
     @property
     def decided(self) -> Mask:
@@ -173,30 +180,13 @@ class Guarantee(ShortRepr, ABC):
         return "the second checker knows the theorem for machines of two classes only"
 
     def predict(self, T: Any) -> NDArray[Any]:
-        """Return the class of each row that every optimal machine predicts, None where that is
-        undecided.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        ndarray of objects, shape (m,)
+        """Return the class of each row of `T` that every optimal machine predicts, None where that
+        is undecided.
         """
         return self.scores(T).labels
 
     def decided(self, T: Any) -> Mask:
-        """Return whether every optimal machine predicts the same class of a row.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-
-        Returns
-        -------
-        ndarray of bool, shape (m,)
-        """
+        """Return whether every optimal machine predicts the same class of each row of `T`."""
         return self.scores(T).decided
 
     def accuracy(self, T: Any, y: Any) -> Interval:

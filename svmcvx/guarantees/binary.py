@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,15 +17,22 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import exact, roundings, sqrt, where
-from svmcvx.data import CodedLabels, Features, binary_data, check_features, check_labels
+from svmcvx.data import (
+    BinaryData,
+    CodedLabels,
+    Features,
+    MulticlassData,
+    binary_data,
+    check_features,
+    check_labels,
+)
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace, feature_space
-from svmcvx.formulations.base import BinaryStatement
+from svmcvx.formulations.base import BinaryStatement, Formulation
 from svmcvx.formulations.margin import PSVM, HardMargin, PenalisedPSVM
 from svmcvx.formulations.margin_distribution import ODM, ODML
-from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.answers import CertifiedScores, Guarantee, Mask
 from svmcvx.guarantees.theorem import (
-    BLOCK,
     DualTerms,
     KernelPoints,
     LinearPoints,
@@ -38,10 +45,10 @@ from svmcvx.guarantees.theorem import (
 )
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.functions import is_definite
-from svmcvx.model import BinaryModel, OneVsModel
+from svmcvx.model import BinaryModel, OneVsModel, sums_by_class
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
-from svmcvx.solution import REPEATED, OptimalIntercepts, Solution
+from svmcvx.solution import REPEATED, Evidence, OptimalIntercepts, Solution
 
 # Share of its width by which an interval in a proof is wider on either side: coefficients of
 # another checker are rounded in other ways.
@@ -104,22 +111,10 @@ class BinaryGuarantee(Guarantee):
     def scores(self, T: Any) -> CertifiedScores:
         """Return the intervals of the score f*(x) of some rows."""
         rows = self._checked(T)
-        m = rows.shape[0]
-        lower, upper = np.empty(m), np.empty(m)
-        width = max(1, BLOCK // max(self.space.data.n, rows.shape[1]))
-        for start in range(0, m, width):
-            part = slice(start, start + width)
-            tested = self.theorem.points.tested(rows[part])
-            lower[part], upper[part] = self.theorem.bounds(tested, rows[part].shape[0])
-        if (lower > upper).any():
-            raise NotCertified(
-                "the ends of an interval of a score contradict each other; please report this as a"
-                " defect"
-            )
+        lower, upper = self.theorem.scores(rows)
         possible = np.column_stack([~(lower > 0.0), upper > 0.0])
-        return CertifiedScores(
-            lower, upper, possible, self.classes, possible.all(axis=1) & self._disputed(rows)
-        )
+        open_ = possible.all(axis=1) & self._disputed(rows)
+        return CertifiedScores(lower, upper, possible, self.classes, open_)
 
     def _checked(self, T: Any) -> Features:
         X = self.space.data.X
@@ -147,14 +142,23 @@ def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
     return replace(guarantee_in(space, solution), features=features, labels=np.asarray(y))
 
 
-def guarantee_in(space: FeatureSpace, point: Any) -> BinaryGuarantee:
-    """Return the guarantee of a solution, or a point like one, in a space of its data."""
-    found: BinaryGuarantee = _STATEMENTS[point.formulation](point, space)
-    return found
-
-
 def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Features]:
     """Return the feature space of a solution on its data, and these with rows of weight zero."""
+    features, evidence = checked_rows(solution, X)
+    data = binary_data(features, y, evidence.weight)
+    require_data(solution, data)
+    kernel = getattr(solution.model, "kernel", None)
+    if kernel is not None and not is_definite(kernel):
+        raise DataError(
+            f"there are no guarantees for the kernel {kernel}: it has to be known to be positive"
+            " semidefinite on new rows too, with a bound on its rounding; use RBF, Exponential,"
+            " Laplacian, Polynomial with coef0 >= 0, or Linear"
+        )
+    return feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False), features
+
+
+def checked_rows(solution: Solution, X: Any) -> tuple[Features, Evidence]:
+    """Return the rows of a solution's data, and what it knows of these, or raise an error."""
     evidence = solution.evidence
     if evidence is None or solution.data is None:
         raise DataError(
@@ -176,56 +180,59 @@ def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Fe
             f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}:"
             " pass the data that it was solved for"
         )
-    data = binary_data(features, y, evidence.weight)
-    if evidence.fingerprint and data.fingerprint != evidence.fingerprint:
+    return features, evidence
+
+
+def require_data(solution: Solution, data: BinaryData | MulticlassData) -> None:
+    """Raise a :class:`~svmcvx.errors.DataError` unless these are the data of a solution."""
+    known = cast("Evidence", solution.evidence).fingerprint
+    if known and data.fingerprint != known:
         raise DataError(
             f"X and y are not the data of the solution (they are {data.fingerprint}, and it is"
-            f" about {evidence.fingerprint}): pass those that it was solved for, in the same order"
+            f" about {known}): pass those that it was solved for, in the same order"
         )
-    require_classes(solution, data.classes)
-    kernel = getattr(solution.model, "kernel", None)
-    if kernel is not None and not is_definite(kernel):
+    if data.classes.tolist() != solution.model.classes.tolist():
         raise DataError(
-            f"there are no guarantees for the kernel {kernel}: it has to be known to be positive"
-            " semidefinite on new rows too, with a bound on its rounding; use RBF, Exponential,"
-            " Laplacian, Polynomial with coef0 >= 0, or Linear"
-        )
-    return feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False), features
-
-
-def require_classes(solution: Solution, classes: NDArray[Any]) -> None:
-    """Raise a :class:`~svmcvx.errors.DataError` unless labels are those of the model."""
-    if classes.tolist() != solution.model.classes.tolist():
-        raise DataError(
-            f"y holds the labels {classes.tolist()}, and the solution is about"
+            f"y holds the labels {data.classes.tolist()}, and the solution is about"
             f" {solution.model.classes.tolist()}: pass those that it was solved for"
         )
 
 
-def _feasible_dual(solution: Solution, statement: BinaryStatement) -> Dual:
-    """Return the dual point of a solution, exactly feasible."""
+class Interval(NamedTuple):
+    """A dual point that is exactly feasible, and the interval of the optimum."""
+
+    dual: Dual
+    lower: float
+    upper: float
+
+    @property
+    def gap(self) -> float:
+        """At least the width."""
+        return (exact(self.upper) - exact(self.lower)).upper_end
+
+
+def interval_of(solution: Any, statement: Formulation) -> Interval:
+    """Return the interval from a solution's own points."""
     dual = solution.dual
     if not dual:
         raise NotCertified(
             f"the solution of {solution.formulation} has no dual point, and so no lower bound:"
             " there is nothing to guarantee from"
         )
-    return dual if statement.dual_violation(dual) == 0 else statement.repair(dual)
+    dual = dual if statement.dual_violation(dual) == 0 else statement.repair(dual)
+    upper = statement.evaluate(solution.model).upper_end
+    return Interval(dual, statement.evaluate_dual(dual).lower_end, upper)
 
 
-def _guarantee(
-    solution: Solution,
-    statement: BinaryStatement,
-    dual: Dual,
-    multipliers: Multipliers,
-    v: Any,
-    moved: float = 0.0,
-) -> BinaryGuarantee:
-    """Return the guarantee from the interval on these data at the solution's own points."""
-    model: Any = solution.model
-    space = statement.space
-    upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
+def guarantee_in(space: FeatureSpace, solution: Any) -> BinaryGuarantee:
+    """Return the guarantee of a solution, or a point like one, in a space of its data."""
+    kind, settings = _STATEMENTS[solution.formulation], solution.hyperparameters
+    own = {each.name: settings[each.name] for each in fields(kind) if each.name in settings}
+    statement: Any = kind(space=space, **own)
+    found = interval_of(solution, statement)
+    model, v = solution.model, exact(statement.coefficients(found.dual))
     stripped = replace(model, intercept=0.0) if space.intercept == "free" else model
+    moved = _moved(statement, model)
     points: LinearPoints | KernelPoints
     if isinstance(space, LinearSpace):
         points = LinearPoints.of_space(space, stripped, v, moved)
@@ -233,87 +240,53 @@ def _guarantee(
         points = KernelPoints(space, stripped, v, moved)
     else:
         raise TypeError(f"no guarantees in a {type(space).__name__}")
-    gap = (exact(upper) - exact(lower)).upper_end
-    feasible = replace(solution, dual={**solution.dual, **statement.export_dual(dual)})
-    return BinaryGuarantee(
-        space.data.classes, Theorem(points, multipliers, gap), lower, upper, space, feasible
-    )
+    theorem = Theorem(points, _multipliers(statement, found.dual), found.gap)
+    feasible = replace(solution, dual={**solution.dual, **statement.export_dual(found.dual)})
+    return BinaryGuarantee(space.data.classes, theorem, found.lower, found.upper, space, feasible)
 
 
-def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
-    kind = PSVM if space.intercept == "free" else PenalisedPSVM
-    statement = kind(space=space, C=solution.hyperparameters["C"], p=solution.hyperparameters["p"])
-    dual = _feasible_dual(solution, statement)
-    alpha = statement.alpha(dual)
-    cost = exact(statement.C) * exact(statement.weight)
-    terms: DualTerms
-    if statement.p == 1:
-        terms = affine_terms(alpha.size)
-    elif statement.p == 2:
-        # The conjugate is α²/(4Cs).
-        terms = QuadraticTerms(1.0 - exact(alpha) / (2.0 * cost), 1.0 / (2.0 * cost))
-    else:
-        terms = PowerTerms(alpha, cost, statement.p)
-    above = room_above(alpha, statement.upper_bound())
-    multipliers = Multipliers(alpha, statement.y, above, space.intercept == "free", terms)
-    return _guarantee(solution, statement, dual, multipliers, alpha * statement.y)
+def _moved(statement: BinaryStatement, model: Any) -> float:
+    """Return how far the point that is evaluated is from a model: that of a hard margin is divided
+    by its smallest margin, if that is below 1.
+    """
+    if isinstance(statement, HardMargin):
+        lowest, violated = statement.lowest_margin(model)
+        if 0.0 < lowest < 1.0 and not violated:
+            stretch = 1.0 / exact(lowest) - 1.0
+            return (sqrt(statement.penalty(model)) * stretch).upper_end
+    return 0.0
 
 
-def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
-    statement = HardMargin(space=space)
-    dual = _feasible_dual(solution, statement)
-    alpha = statement.alpha(dual)
-    multipliers = Multipliers(
-        alpha, statement.y, np.full(alpha.size, np.inf), True, affine_terms(alpha.size)
-    )
-    # The objective is that of the model divided by its smallest margin, if that is below 1.
-    moved = 0.0
-    model: Any = solution.model
-    lowest, violated = statement.lowest_margin(model)
-    if lowest < 1.0 and lowest > 0.0 and not violated:
-        stretch = 1.0 / exact(lowest) - 1.0
-        moved = (sqrt(statement.penalty(model)) * stretch).upper_end
-    return _guarantee(solution, statement, dual, multipliers, alpha * statement.y, moved)
-
-
-def _odm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
-    settings = solution.hyperparameters
-    statement = ODM(space=space, C1=settings["C1"], C2=settings["C2"], D=settings["D"])
-    dual = _feasible_dual(solution, statement)
-    theta, y = statement.entry(dual, "theta"), statement.y
-    # In the sizes of the multipliers, whose signs do not change: g(a) = (±1 − D)a − a²/(4Cc).
-    side = np.where(theta < 0.0, -1.0, 1.0)
-    cost = where(
-        theta < 0.0, exact(np.full(y.size, statement.C2)), exact(np.full(y.size, statement.C1))
-    )
-    cost = cost * statement.bounded_share
-    slopes = exact(side) - exact(statement.D) - exact(np.abs(theta)) / (2.0 * cost)
-    multipliers = Multipliers(
-        np.abs(theta),
-        y * side,
-        np.full(y.size, np.inf),
-        False,
-        QuadraticTerms(slopes, 1.0 / (2.0 * cost)),
-    )
-    return _guarantee(solution, statement, dual, multipliers, theta * y)
-
-
-def _odml(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
-    settings = solution.hyperparameters
-    statement = ODML(space=space, lam1=settings["lam1"], lam2=settings["lam2"], C=settings["C"])
-    dual = _feasible_dual(solution, statement)
+def _multipliers(statement: Any, dual: Dual) -> Multipliers:
+    """Return the multipliers of a feasible dual point, with their rooms and terms."""
+    y = statement.y
+    if isinstance(statement, ODM):
+        theta = statement.entry(dual, "theta")
+        # In the sizes of the multipliers, whose signs do not change: g(a) = (±1 − D)a − a²/(4Cc).
+        side = np.where(theta < 0.0, -1.0, 1.0)
+        cost = where(
+            theta < 0.0, exact(np.full(y.size, statement.C2)), exact(np.full(y.size, statement.C1))
+        )
+        cost = cost * statement.bounded_share
+        slopes = exact(side) - exact(statement.D) - exact(np.abs(theta)) / (2.0 * cost)
+        quadratic = QuadraticTerms(slopes, 1.0 / (2.0 * cost))
+        return Multipliers(np.abs(theta), y * side, np.full(y.size, np.inf), False, quadratic)
     alpha = statement.entry(dual, "alpha")
-    above = room_above(alpha, statement.upper_bound())
-    multipliers = Multipliers(alpha, statement.y, above, False, affine_terms(alpha.size))
-    return _guarantee(solution, statement, dual, multipliers, statement.coefficients(dual))
+    terms: DualTerms = affine_terms(alpha.size)
+    if isinstance(statement, PSVM) and statement.p > 1:
+        cost = exact(statement.C) * exact(statement.weight)
+        # For p = 2 the conjugate is α²/(4Cs).
+        terms = (
+            QuadraticTerms(1.0 - exact(alpha) / (2.0 * cost), 1.0 / (2.0 * cost))
+            if statement.p == 2
+            else PowerTerms(alpha, cost, statement.p)
+        )
+    free = statement.space.intercept == "free"
+    return Multipliers(alpha, y, room_above(alpha, statement.upper_bound()), free, terms)
 
 
-_STATEMENTS: Mapping[str, Any] = {
-    "psvm": _psvm,
-    "penalised psvm": _psvm,
-    "hard_margin": _hard_margin,
-    "odm": _odm,
-    "odml": _odml,
+_STATEMENTS: Mapping[str, type[Any]] = {
+    kind.name: kind for kind in (PSVM, PenalisedPSVM, HardMargin, ODM, ODML)
 }
 _COUNTED = (
     ": its losses are not convex, so that machines far apart may be nearly as good; a small gap"
@@ -330,9 +303,6 @@ _WHY: Mapping[str, str] = {
     ),
     **dict.fromkeys(("l1_squared_hinge", "sparse_multinomial_lr"), _ABSOLUTE),
 }
-
-
-Mask: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -363,18 +333,14 @@ class OneVsGuarantee(Guarantee):
         if self.scheme == "ovr":
             keys = [(lower, upper)]
         else:
-            wins = np.stack([scores.possible for scores in found])
-            keys = [self._votes(wins)]
-            if self.by_sums:
-                keys.append(self._sums(lower, upper))
+            earlier, later = np.stack([scores.possible for scores in found], axis=-1).swapaxes(0, 1)
+            votes = sums_by_class(later & ~earlier, earlier & ~later), sums_by_class(later, earlier)
+            keys = [votes, _summed_scores(lower, upper)] if self.by_sums else [votes]
         possible = ~beaten(keys)
         by_gap = np.any([scores.by_gap for scores in found], axis=0)
+        open_ = np.any([scores.undecided & scores.by_formulation for scores in found], axis=0)
         return CertifiedScores(
-            lower,
-            upper,
-            possible,
-            self.classes,
-            (possible.sum(axis=1) > 1) & ~by_gap & self._open(found),
+            lower, upper, possible, self.classes, (possible.sum(axis=1) > 1) & ~by_gap & open_
         )
 
     @property
@@ -384,41 +350,18 @@ class OneVsGuarantee(Guarantee):
             " guarantee.members[0].save_proof(path, T)"
         )
 
-    @staticmethod
-    def _open(found: list[CertifiedScores]) -> Mask:
-        """Rows of which a member is undecided by the formulation."""
-        return np.asarray(
-            np.any([scores.undecided & scores.by_formulation for scores in found], axis=0)
-        )
 
-    def _votes(self, wins: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """The least and the largest number of votes of each class."""
-        m = wins.shape[1]
-        low, high = np.zeros((m, self.classes.size)), np.zeros((m, self.classes.size))
-        for pair, (k, other) in zip(wins, combinations(range(self.classes.size), 2), strict=True):
-            for column, own in ((k, 0), (other, 1)):
-                high[:, column] += pair[:, own]
-                low[:, column] += pair[:, own] & ~pair[:, 1 - own]
-        return low, high
-
-    def _sums(self, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-        """Intervals of the sum of the scores for each class, negated for the earlier of a pair."""
-        m, c = lower.shape[0], self.classes.size
-        low, high, size = np.zeros((m, c)), np.zeros((m, c)), np.zeros((m, c))
-        for pair, (k, other) in enumerate(combinations(range(c), 2)):
-            a, b = lower[:, pair], upper[:, pair]
-            low[:, other], high[:, other] = low[:, other] + a, high[:, other] + b
-            low[:, k], high[:, k] = low[:, k] - b, high[:, k] - a
-            largest = np.maximum(np.abs(a), np.abs(b))
-            size[:, other] += largest
-            size[:, k] += largest
+def _summed_scores(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """Return intervals of the sum of the scores for each class, negated for the earlier of two."""
+    largest = np.maximum(np.abs(lower), np.abs(upper))
+    with np.errstate(invalid="ignore"):
+        low, high = sums_by_class(lower, -upper), sums_by_class(upper, -lower)
         # Sums of c − 1 numbers in any order.
-        off = size * roundings(2 * c)
-        with np.errstate(invalid="ignore"):
-            low, high = low - off, high + off
-        return np.nan_to_num(low, nan=-np.inf, posinf=np.inf, neginf=-np.inf), np.nan_to_num(
-            high, nan=np.inf, posinf=np.inf, neginf=-np.inf
-        )
+        off = sums_by_class(largest, largest) * roundings(2 * low.shape[1])
+        low, high = low - off, high + off
+    return np.nan_to_num(low, nan=-np.inf, posinf=np.inf, neginf=-np.inf), np.nan_to_num(
+        high, nan=np.inf, posinf=np.inf, neginf=-np.inf
+    )
 
 
 def beaten(keys: list[tuple[Floats, Floats]]) -> Mask:

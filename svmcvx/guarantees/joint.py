@@ -32,10 +32,10 @@ is not bounded at 0, η is limited to ‖ηh‖ ≤ ½‖S‖.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,7 +55,7 @@ from svmcvx.certificate.bounded import (
 )
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import check_features
-from svmcvx.errors import DataError, NotCertified
+from svmcvx.errors import DataError
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Softmax, TopHinge
 from svmcvx.formulations.multiclass.machines import (
     M3SVM,
@@ -66,9 +66,9 @@ from svmcvx.formulations.multiclass.machines import (
 )
 from svmcvx.formulations.multiclass.statement import MulticlassStatement, lengths
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.binary import require_classes
+from svmcvx.guarantees.binary import checked_rows, interval_of, require_data
 from svmcvx.guarantees.theorem import (
-    BLOCK,
+    Chosen,
     DualTerms,
     EntropyTerms,
     LinearPoints,
@@ -81,8 +81,6 @@ from svmcvx.model import MulticlassModel
 from svmcvx.solution import OptimalIntercepts, Solution
 
 __all__ = ["JOINT", "JointGuarantee", "joint_guarantee"]
-
-Chosen: TypeAlias = NDArray[np.intp]
 
 # The losses of the classical machines by the names of their builders.
 CLASSICAL: Mapping[str, str] = {
@@ -125,22 +123,9 @@ class JointGuarantee(Guarantee):
         """
         rows = check_features(T, name="T", n_features=int(self.model.coef.shape[0]))
         m, c = rows.shape[0], self.classes.size
-        lower, upper = np.empty((m, len(self.theorems))), np.empty((m, len(self.theorems)))
-        for pair, theorem in enumerate(self.theorems):
-            width = max(1, BLOCK // max(theorem.multipliers.values.size, rows.shape[1]))
-            for start in range(0, m, width):
-                part = rows[start : start + width]
-                found = theorem.bounds(theorem.points.tested(part), part.shape[0])
-                lower[start : start + width, pair], upper[start : start + width, pair] = (
-                    -found.upper,
-                    -found.lower,
-                )
+        ends = zip(*(theorem.scores(rows) for theorem in self.theorems), strict=True)
+        lower, upper = map(np.column_stack, ends)
         lower, upper = _closed(lower, upper, c)
-        if (lower > upper).any():
-            raise NotCertified(
-                "the ends of an interval of a score contradict each other; please report this as a"
-                " defect"
-            )
         possible = np.ones((m, c), dtype=bool)
         for pair, (k, other) in enumerate(combinations(range(c), 2)):
             # Of equal scores the first is predicted.
@@ -176,68 +161,42 @@ def _closed(lower: Floats, upper: Floats, c: int) -> tuple[Floats, Floats]:
 
 def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
     """Return the guarantee of a solution of several classes in one problem."""
-    evidence, settings = solution.evidence, dict(solution.hyperparameters)
-    if evidence is None or evidence.weight is None:
-        raise DataError(
-            f"there are no guarantees of this solution of {solution.formulation}: it is that of a"
-            " problem with added constraints"
-        )
-    features = check_features(X)
-    if features.shape[0] != evidence.weight.size:
-        raise DataError(
-            f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}:"
-            " pass the data that it was solved for"
-        )
+    features, evidence = checked_rows(solution, X)
+    settings = solution.hyperparameters
     statement: ClassicalStatement | M3SVM
     if solution.formulation == "m3svm":
         _refuse_m3svm(settings)
         numbers = {name: settings[name] for name in ("lam", "p", "eps", "loss", "norm")}
         statement = bound_m3svm(features, y, delta=1.0, sample_weight=evidence.weight, **numbers)
     else:
-        loss = CLASSICAL[solution.formulation]
         statement = bound_classical(
             features,
             y,
             lam=settings["lam"],
-            loss=loss,
+            loss=CLASSICAL[solution.formulation],
             k=int(settings.get("k", 1)),
             intercept=settings["intercept"],
             sample_weight=evidence.weight,
         )
-    if evidence.fingerprint and statement.scores.data.fingerprint != evidence.fingerprint:
-        raise DataError(
-            "X and y are not the data of the solution: pass those that it was solved for, in the"
-            " same order"
-        )
-    require_classes(solution, statement.scores.data.classes)
-    if not solution.dual:
-        raise NotCertified(
-            f"the solution of {solution.formulation} has no dual point, and so no lower bound:"
-            " there is nothing to guarantee from"
-        )
-    model: Any = solution.model
-    dual = (
-        solution.dual
-        if statement.dual_violation(solution.dual) == 0
-        else statement.repair(solution.dual)
-    )
-    upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
-    gap = (exact(upper) - exact(lower)).upper_end
-    alpha = statement.multipliers(dual)
+    data, model = statement.scores.data, cast("MulticlassModel", solution.model)
+    require_data(solution, data)
+    found = interval_of(solution, statement)
+    alpha = statement.multipliers(found.dual)
+    make: Callable[..., Theorem]
     if isinstance(statement, M3SVM):
-        points = _flow_points(statement, statement.required_flow(dual))
+        make = _flow_theorem(statement, statement.required_flow(found.dual))
     else:
-        points = _ridge_points(statement, model, alpha)
+        make = _ridge_theorem(statement, model, alpha)
     sides = _PairMultipliers(statement, alpha)
-    theorems = tuple(
-        Theorem(points(k, other, sides.rows(k, other)), sides.multipliers(k, other), gap)
-        for k, other in combinations(range(statement.scores.data.c), 2)
-    )
+    theorems = []
+    for k, other in combinations(range(data.c), 2):
+        rows = np.flatnonzero((data.codes == k) | (data.codes == other))
+        theorems.append(make(k, other, rows, sides.multipliers(k, other, rows), found.gap))
     return JointGuarantee(
-        classes=statement.scores.data.classes,
-        lower=lower,
-        upper=upper,
-        theorems=theorems,
+        classes=data.classes,
+        lower=found.lower,
+        upper=found.upper,
+        theorems=tuple(theorems),
         model=model,
         optimal_intercepts=solution.optimal_intercepts,
     )
@@ -260,15 +219,10 @@ class _PairMultipliers:
     """The multipliers of two classes towards each other, with their rooms and terms."""
 
     def __init__(self, statement: MulticlassStatement, alpha: Floats) -> None:
-        self.statement, scores = statement, statement.scores
-        self.codes, self.loss = scores.data.codes, statement.loss
-        self.balanced = scores.intercept != "none"
-        s = statement.weight
-        above, below = _rooms(statement.loss, alpha, s)
-        self.alpha, self.above, self.below = (
-            scores.expand(alpha),
-            scores.expand(above),
-            scores.expand(below),
+        scores, s = statement.scores, statement.weight
+        self.codes, self.balanced = scores.data.codes, scores.intercept != "none"
+        self.alpha, self.above, self.below = map(
+            scores.expand, (alpha, *_rooms(statement.loss, alpha, s))
         )
         self.left: Bounded | None = None
         if isinstance(statement.loss, Softmax):
@@ -280,29 +234,15 @@ class _PairMultipliers:
         elif isinstance(statement.loss, LogisticSum):
             self.left = exact(s)[:, None] - exact(self.alpha)
 
-    def rows(self, k: int, other: int) -> Chosen:
-        """Return the observations of both classes."""
-        return np.flatnonzero((self.codes == k) | (self.codes == other))
-
-    def multipliers(self, k: int, other: int) -> Multipliers:
-        """Return the multipliers of these observations towards the other one of the two classes."""
-        rows = self.rows(k, other)
-        towards = np.where(self.codes[rows] == k, other, k)
-        values = self.alpha[rows, towards]
+    def multipliers(self, k: int, other: int, rows: Chosen) -> Multipliers:
+        """Return the multipliers of two classes' observations towards the other of the two."""
+        later = self.codes[rows] == other
+        at = rows, np.where(later, k, other)
+        values, signs = self.alpha[at], np.where(later, 1.0, -1.0)
         terms: DualTerms = (
-            affine_terms(rows.size)
-            if self.left is None
-            else EntropyTerms(values, self.left[rows, towards])
+            affine_terms(rows.size) if self.left is None else EntropyTerms(values, self.left[at])
         )
-        signs = np.where(self.codes[rows] == k, 1.0, -1.0)
-        return Multipliers(
-            values,
-            signs,
-            self.above[rows, towards],
-            self.balanced,
-            terms,
-            self.below[rows, towards],
-        )
+        return Multipliers(values, signs, self.above[at], self.balanced, terms, self.below[at])
 
 
 @quietly
@@ -341,33 +281,34 @@ def _shifted(statement: MulticlassStatement) -> tuple[Rows, Floats]:
     return rows, shift
 
 
-def _ridge_points(statement: ClassicalStatement, model: MulticlassModel, alpha: Floats) -> Any:
-    """Return a function that makes the points of a pair of classes, for a regulariser λκ‖W‖²."""
+def _ridge_theorem(
+    statement: ClassicalStatement, model: MulticlassModel, alpha: Floats
+) -> Callable[..., Theorem]:
+    """Return a function that makes the theorem of two classes, for a regulariser λκ‖W‖²."""
     c = statement.scores.data.c
     curvature = statement.regulariser.curvature(c)
     assert curvature is not None  # noqa: S101 - the sparse machine is refused
     mu = exact(2.0 * curvature) * exact(statement.lam)
-    gradient = statement.scores.gradient(alpha).W
-    expanded = gradient.scaled(1.0 / mu)
+    expanded = statement.scores.gradient(alpha).W.scaled(1.0 / mu)
     W = model.coef
     centred = Ball.around(exact(W) - (row_sums(exact(W)) / float(c))[:, None])
     separation = mu * (centred - expanded).squared_norm()
     rows, shift = _shifted(statement)
 
-    def points(k: int, other: int, chosen: Chosen) -> LinearPoints:
-        own = Ball(W[:, k]) - Ball(W[:, other])
-        dual = Ball(expanded.value[:, k], expanded.distance) - Ball(
-            expanded.value[:, other], expanded.distance
+    def make(k: int, other: int, chosen: Chosen, multipliers: Multipliers, gap: float) -> Theorem:
+        own, dual = (
+            Ball(w.value[:, other], w.distance) - Ball(w.value[:, k], w.distance)
+            for w in (Ball(W), expanded)
         )
-        some = Rows(rows.X[chosen], rows.norms[chosen], shifted=rows.shifted)
-        return LinearPoints(some, shift, False, halved(own + dual), separation, 2.0 / mu)
+        points = LinearPoints(rows[chosen], shift, False, halved(own + dual), separation, 2.0 / mu)
+        return Theorem(points, multipliers, gap)
 
-    return points
+    return make
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FlowPoints(LinearPoints):
-    """Rows with the conjugate of λ‖w‖^p at a flow."""
+class FlowTheorem(Theorem):
+    """The theorem with the conjugate of λ‖w‖^p at a flow."""
 
     lam: float
     p: float
@@ -401,30 +342,20 @@ def _gradient_factor(r: Bounded, lam: float, p: float) -> Any:
     return exp(log(r / (exact(lam) * exact(p))) / (exact(p) - 1.0)) / r
 
 
-def _flow_points(statement: M3SVM, S: Floats) -> Any:
-    """Return a function that makes the points of a pair of classes, for M3SVM."""
+def _flow_theorem(statement: M3SVM, S: Floats) -> Callable[..., Theorem]:
+    """Return a function that makes the theorem of two classes, for M3SVM."""
     rows, shift = _shifted(statement)
     every = lengths(exact(S), 2)
     column = {pair: j for j, pair in enumerate(combinations(range(statement.scores.data.c), 2))}
 
-    def points(k: int, other: int, chosen: Chosen) -> LinearPoints:
+    def make(k: int, other: int, chosen: Chosen, multipliers: Multipliers, gap: float) -> Theorem:
         j = column[k, other]
-        length = every[j]
         centre = Ball(np.zeros(S.shape[0]))
         if S[:, j].any():
-            factor = _gradient_factor(length, statement.lam, statement.p)
-            centre = Ball(S[:, j]).scaled(factor)
-        some = Rows(rows.X[chosen], rows.norms[chosen], shifted=rows.shifted)
-        return FlowPoints(
-            some,
-            shift,
-            False,
-            centre,
-            exact(0.0),
-            exact(1.0),
-            lam=statement.lam,
-            p=statement.p,
-            length=length,
+            centre = Ball(-S[:, j]).scaled(_gradient_factor(every[j], statement.lam, statement.p))
+        points = LinearPoints(rows[chosen], shift, False, centre, exact(0.0))
+        return FlowTheorem(
+            points, multipliers, gap, lam=statement.lam, p=statement.p, length=every[j]
         )
 
-    return points
+    return make

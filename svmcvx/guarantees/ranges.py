@@ -49,13 +49,11 @@ from svmcvx.formulations.margin import PSVM
 from svmcvx.formulations.margin_distribution import ODM
 from svmcvx.guarantees.binary import BinaryGuarantee, guarantee_in
 from svmcvx.guarantees.theorem import (
-    BLOCK,
     LEAST_SQUARE,
     Chosen,
     DualTerms,
     PowerTerms,
     QuadraticTerms,
-    ScoreBounds,
     Tested,
     Theorem,
 )
@@ -105,12 +103,7 @@ class Node:
     @cached_property
     def tested(self) -> list[Tested]:
         """The rows, prepared in pieces."""
-        width = max(1, BLOCK // max(self.found.space.data.n, self.rows.shape[1]))
-        points = self.found.theorem.points
-        return [
-            points.tested(self.rows[start : start + width])
-            for start in range(0, self.rows.shape[0], width)
-        ]
+        return list(self.found.theorem.prepared(self.rows))
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
@@ -164,7 +157,7 @@ class OverRange(Theorem):
             return [tested.scores for tested in T.both]
         slopes: Bounded = (exact(self.multipliers.signs) * self.multipliers.terms.slopes)[rows] @ c
         return [
-            tested.scores + slopes - node.found.theorem.points.training_scores(rows) @ c
+            tested.scores + slopes - node.found.theorem.points.training.scores[rows] @ c
             for tested, node in zip(T.both, self.ends, strict=True)
         ]
 
@@ -221,6 +214,6 @@ def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
     found = []
     for both in zip(one.tested, other.tested, strict=True):
         pair: Any = _Pair(both)
-        bounds: ScoreBounds = theorem.bounds(pair, pair.scores.value.size)
-        found.append(np.column_stack([~(bounds.lower > 0.0), bounds.upper > 0.0]))
+        lower, upper = theorem.bounds(pair)
+        found.append(np.column_stack([~(lower > 0.0), upper > 0.0]))
     return np.concatenate(found)

@@ -52,7 +52,7 @@ multiplier with little room.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -81,8 +81,7 @@ from svmcvx.certificate.bounded import (
 from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
-from svmcvx.kernels import Kernel
-from svmcvx.kernels.functions import diagonal_above
+from svmcvx.kernels.functions import dense, diagonal_above
 from svmcvx.model import KernelModel, LinearModel
 
 Chosen: TypeAlias = NDArray[np.intp]
@@ -99,8 +98,15 @@ LEAST_STEP, LEAST_SQUARE = 2.0**-500, 2.0**-200
 BLOCK = 2_000_000
 
 
-# Rows that are tested, prepared.
+# Rows that are tested, or those of the training data, prepared.
 Tested: TypeAlias = "LinearTested | KernelTested"
+# Largest number of vectors in a linear system.
+LARGEST_SYSTEM = 1000
+# Numbers added to the diagonal of a system, relative to its largest entry, until it can be
+# factored.
+RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
+# Solves a system for right sides of shape (r, m).
+Solver: TypeAlias = Callable[[Floats], Floats]
 
 
 class ScoreBounds(NamedTuple):
@@ -130,11 +136,19 @@ def on_grid(c: Floats, taker: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Theorem:
-    """The theorem for one machine."""
+    """The theorem for one machine; no claim rests on products and squared lengths."""
 
     points: LinearPoints | KernelPoints
     multipliers: Multipliers
     gap: float
+
+    def bend(self, squares: Floats, step: Floats) -> Floats:
+        """Return an upper bound of the regulariser's part of the bracket over the step."""
+        return 0.25 * squares
+
+    def longest_step(self, squares: Floats) -> Floats:
+        """Return the largest steps for which :meth:`bend` is a bound."""
+        return np.full(squares.shape, np.inf)
 
     @cached_property
     def squared_radius(self) -> float:
@@ -147,7 +161,7 @@ class Theorem:
         """The σg' − <m, φ> of all vectors."""
         dual = self.multipliers
         found: Bounded = signed(dual.signs, dual.terms.slopes)
-        return found - self.points.training_scores(np.arange(dual.values.size))
+        return found - self.points.training.scores
 
     @cached_property
     @quietly
@@ -160,11 +174,33 @@ class Theorem:
         added = 2.0 * curvature[usable] + self.squared_radius / room[usable] ** 2
         usable, added = usable[np.isfinite(added)], added[np.isfinite(added)]
         order = np.sort(np.argsort(added, kind="stable")[:LARGEST_SYSTEM])
-        solver = self.points.solver(usable[order], added[order]) if order.size else None
-        return None if solver is None else (usable[order], solver)
+        rows, added = usable[order], added[order]
+        if not rows.size:
+            return None
+        K = self.points.training.some(rows).products(rows)
+        scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
+        for ridge in RIDGES:
+            try:
+                triangle = sl.cholesky(K + np.diag(added + ridge * scale), lower=True)
+            except (sl.LinAlgError, ValueError):
+                continue
+            return rows, partial(sl.cho_solve, (triangle, True), check_finite=False)
+        return None
 
-    def bounds(self, T: Tested, m: int) -> ScoreBounds:
-        """Return the intervals of the scores of prepared rows, of which there are m."""
+    def prepared(self, rows: Features) -> Iterator[Tested]:
+        """Prepare rows in pieces whose kernel with the training rows has room."""
+        width = max(1, BLOCK // max(self.multipliers.values.size, rows.shape[1]))
+        for start in range(0, rows.shape[0], width):
+            yield self.points.tested(rows[start : start + width])
+
+    def scores(self, rows: Features) -> ScoreBounds:
+        """Return the intervals of the scores of rows."""
+        lower, upper = zip(*map(self.bounds, self.prepared(rows)), strict=True)
+        return ScoreBounds(np.concatenate(lower), np.concatenate(upper))
+
+    def bounds(self, T: Tested) -> ScoreBounds:
+        """Return the intervals of the scores of prepared rows."""
+        m = T.scores.size
         found = ScoreBounds(np.full(m, -np.inf), np.full(m, np.inf))
         if not self.multipliers.balanced:
             self._tighten(found, T, np.zeros(0, dtype=np.intp), np.zeros((0, m)))
@@ -225,18 +261,18 @@ class Theorem:
         d = dual.signs[rows][:, None] * c
         radius = self.squared_radius
         curvature = (dual.terms.curvatures[rows][:, None] * d * d).sum(axis=0) if rows.size else 0.0
-        bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * np.nan_to_num(
+        bend = self.bend(squares, np.zeros(squares.shape)) + 0.5 * np.nan_to_num(
             curvature, nan=0.0, posinf=0.0
         )
         wanted = math.sqrt(radius) / np.sqrt(bend)
         room = (dual.room(rows, d) / np.abs(d)).min(axis=0, initial=np.inf) * SHRINK
-        room = np.minimum(room, self.points.longest_step(squares))
+        room = np.minimum(room, self.longest_step(squares))
         step = np.minimum(np.where(np.isnan(wanted), np.inf, wanted), room)
         # Where nothing limits the step, its quotient is as good as nothing.
         step = np.clip(np.where(np.isnan(step), 0.0, step), 0.0, 1.0 / LEAST_STEP)
         taken = np.where(step >= LEAST_STEP, step, 1.0)
         width = exact(np.full(taken.shape, radius)) / exact(taken) + exact(taken) * exact(
-            self.points.bend(squares, taken)
+            self.bend(squares, taken)
         )
         width = width + exact(dual.terms.shortfall(rows, d, taken))
         return np.asarray(np.where(step >= LEAST_STEP, np.maximum(width.upper, 0.0), np.inf))
@@ -250,10 +286,10 @@ class Theorem:
         if not rows.size:
             return
         targets = self._targets.value[rows]
-        lengths = self.points.squared_lengths()[rows]
+        lengths = self.points.training.squared_lengths()[rows]
         curvature = dual.terms.curvatures[rows]
         squares = np.maximum(T.squared_lengths()[:, None] - 2.0 * T.products(rows) + lengths, 0.0)
-        bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * curvature
+        bend = self.bend(squares, np.zeros(squares.shape)) + 0.5 * curvature
         step = np.minimum(math.sqrt(self.squared_radius) / np.sqrt(bend), rooms[rows])
         width = self.squared_radius / step + step * bend
         best = np.argmax(np.nan_to_num(side * targets - width, nan=-np.inf), axis=1)
@@ -273,13 +309,16 @@ def column_sums_above(values: Floats) -> Floats:
     return np.asarray(sums_above(values.sum(axis=0), values.shape[0]))
 
 
+@dataclass(frozen=True)
 class QuadraticTerms:
     """Terms with a constant curvature, 0 for losses with a linear conjugate such as the hinge."""
 
-    def __init__(self, slopes: Bounded, curvature: Bounded | None = None) -> None:
-        self.slopes = slopes
-        self.curvature = exact(np.zeros(slopes.shape)) if curvature is None else curvature
-        self.curvatures = self.curvature.value
+    slopes: Bounded
+    curvature: Bounded
+
+    @property
+    def curvatures(self) -> Floats:
+        return np.asarray(self.curvature.value)
 
     def shortfall(self, rows: Chosen, d: Floats, step: Floats) -> Floats:
         """½ηΣrd²."""
@@ -294,7 +333,7 @@ class QuadraticTerms:
 
 def affine_terms(n: int) -> QuadraticTerms:
     """Return the terms g(a) = a."""
-    return QuadraticTerms(exact(np.ones(n)))
+    return QuadraticTerms(exact(np.ones(n)), exact(np.zeros(n)))
 
 
 @dataclass(frozen=True)
@@ -422,51 +461,14 @@ def room_above(values: Floats, bound: Any) -> Floats:
     return np.where(np.isinf(bound), np.inf, np.maximum(found, 0.0))
 
 
-# Largest number of vectors in a linear system.
-LARGEST_SYSTEM = 1000
-# Numbers added to the diagonal of a system, relative to its largest entry, until it can be
-# factored.
-RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
-
-# Solves a system for right sides of shape (r, m).
-Solver: TypeAlias = Callable[[Floats], Floats]
-
-
-class Points:
-    """Training rows with a centre; no claim rests on Gram matrices and squared lengths."""
-
-    def gram(self, rows: Chosen) -> Floats:
-        """Return about the inner products of training rows."""
-        raise NotImplementedError
-
-    def solver(self, rows: Chosen, added: Floats) -> Solver | None:
-        """Return a solver of systems of Gram matrix plus diagonal; None if singular."""
-        K = self.gram(rows)
-        scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
-        for ridge in RIDGES:
-            try:
-                triangle = sl.cholesky(K + np.diag(added + ridge * scale), lower=True)
-            except (sl.LinAlgError, ValueError):
-                continue
-            return partial(sl.cho_solve, (triangle, True), check_finite=False)
-        return None
-
-    def bend(self, squares: Floats, step: Floats) -> Floats:
-        """Return an upper bound of the regulariser's part of the bracket over the step."""
-        return 0.25 * squares
-
-    def longest_step(self, squares: Floats) -> Floats:
-        """Return the largest steps for which :meth:`bend` is a bound."""
-        return np.full(squares.shape, np.inf)
-
-
-def _halved(x: Bounded) -> Bounded:
-    return x * 0.5
+def halved(w: Ball) -> Ball:
+    """Return half of a point, which is exact but for underflow."""
+    return Ball(0.5 * w.value, 0.5 * w.distance + UNDERFLOW)
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPoints(Points):
-    """The rows themselves."""
+class LinearPoints:
+    """The training rows themselves, with a centre."""
 
     rows: Rows
     shift: Floats
@@ -487,9 +489,10 @@ class LinearPoints(Points):
             space.rows, space.centre, constant, halved(one + other), (one - other).squared_norm()
         )
 
-    def distance_below(self, other: Self) -> float:
-        """The lower end of the squared norm of the difference."""
-        return max(((self.centre - other.centre).squared_norm() * self.scale).lower_end, 0.0)
+    @cached_property
+    def training(self) -> LinearTested:
+        """The training rows."""
+        return LinearTested(self, self.rows)
 
     def tested(self, T: Features) -> LinearTested:
         """Shift the rows like those of the training data."""
@@ -504,70 +507,40 @@ class LinearPoints(Points):
             T = with_constant(T)
         return LinearTested(self, Rows(T, shifted=shifted))
 
-    def training_scores(self, rows: Chosen) -> Bounded:
-        """Scores of the shifted rows."""
-        return self.some(rows) @ self.centre
-
-    def some(self, rows: Chosen) -> Rows:
-        """Return some of the training rows."""
-        own = self.rows
-        return Rows(own.X[rows], own.norms[rows], shifted=own.shifted)
-
-    def gram(self, rows: Chosen) -> Floats:
-        """Inner products of the shifted rows."""
-        X = self.rows.X[rows]
-        found = X @ X.T
-        return np.asarray(
-            self.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found)
-        )
-
-    def squared_lengths(self) -> Floats:
-        """Squared norms of the shifted rows."""
-        return np.asarray(self.rows.norms**2 * self.scale.value)
-
-
-def halved(w: Ball) -> Ball:
-    """Return half of a point, which is exact but for underflow."""
-    return Ball(0.5 * w.value, 0.5 * w.distance + UNDERFLOW)
+    def distance_below(self, other: Self) -> float:
+        """The lower end of the squared norm of the difference of the centres."""
+        return max(((self.centre - other.centre).squared_norm() * self.scale).lower_end, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTested:
-    """Shifted rows."""
+    """Shifted rows, with their inner products, and scores of the centre."""
 
     points: LinearPoints
     rows: Rows
 
     def some(self, chosen: Chosen) -> LinearTested:
-        """Their shifted rows."""
-        return LinearTested(
-            self.points,
-            Rows(self.rows.X[chosen], self.rows.norms[chosen], shifted=self.rows.shifted),
-        )
+        """Some of the rows."""
+        return LinearTested(self.points, self.rows[chosen])
 
     @cached_property
     def scores(self) -> Bounded:
-        """Scores of the shifted rows."""
         return self.rows @ self.points.centre
 
     def products(self, rows: Chosen) -> Floats:
-        """Inner products of the shifted rows."""
-        found = self.rows.X @ self.points.rows.X[rows].T
-        return np.asarray(
-            self.points.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found)
-        )
+        """Products with training rows."""
+        return np.asarray(self.points.scale.value * dense(self.rows.X @ self.points.rows.X[rows].T))
 
     def squared_lengths(self) -> Floats:
-        """Squared norms of the shifted rows."""
         return np.asarray(self.rows.norms**2 * self.points.scale.value)
 
     @quietly
     def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
         """Norms of the differences, which are computed as vectors: a small one keeps its digits."""
-        training = self.points.some(rows)
+        training = self.points.rows[rows]
         X, T = training.X, self.rows.X
         combined = c.T @ X if not sp.issparse(X) else (X.T @ c).T
-        difference = np.asarray((T.toarray() if sp.issparse(T) else T) - combined)
+        difference = np.asarray(dense(T) - combined)
         # A coordinate of a sum of r products, of rows of which each coordinate was rounded once,
         # less another such coordinate.
         sizes = exact(sums_above(np.abs(c).T @ training.norms, rows.size))
@@ -579,188 +552,118 @@ class LinearTested:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelPoints(Points):
-    """Rows through a kernel."""
+class KernelPoints:
+    """The training rows through a kernel, with a centre: the mean of a model and w_α = Σvφ."""
 
     space: KernelSpace
     model: KernelModel
-    v: Floats | Bounded
+    v: Bounded
     moved: float = 0.0
 
-    @property
-    def kernel(self) -> Kernel:
-        """With its parameters as numbers."""
-        return self.space.resolved
+    @cached_property
+    def training(self) -> KernelTested:
+        """The training rows."""
+        return KernelTested(self, self.space.data.X)
+
+    def tested(self, T: Features) -> KernelTested:
+        """Rows as they are."""
+        return KernelTested(self, T)
 
     @property
-    def _constant(self) -> bool:
-        return self.space.intercept == "penalised"
+    def constant(self) -> float:
+        """The product of the constant features of a penalised intercept."""
+        return float(self.space.intercept == "penalised")
 
     @cached_property
     def _expanded(self) -> KernelModel:
         """The model of the known coefficients of w_α."""
-        return self.space.model(exact(self.v).value)
+        return self.space.model(self.v.value)
+
+    @cached_property
+    def _coefficients(self) -> Floats | None:
+        """Those of the model, where its vectors are rows of the data."""
+        return self.space.coefficients_of(self.model)
 
     @cached_property
     def distance(self) -> float:
-        """Bound on the distance of the mean from that of the two rounded models."""
-        off = 0.5 * self.moved
-        v = exact(self.v)
-        if not v.is_exact:
-            errors = exact(np.broadcast_to(v.error, v.shape))
-            off = (exact(off) + total(errors * self.space.lengths) * 0.5).upper_end
-        if self._constant:
+        """Bound on the distance of the centre from the mean of the two rounded models."""
+        off = exact(0.5 * self.moved)
+        if not self.v.is_exact:
+            errors = exact(np.broadcast_to(self.v.error, self.v.shape))
+            off = off + total(errors * self.space.lengths) * 0.5
+        if self.constant:
             # The intercept of a model is the sum of its coefficients, rounded.
-            off = (exact(off) + exact(self._sum_off)).upper_end
-        return off
-
-    @cached_property
-    def _sum_off(self) -> float:
-        return float(abs(exact(self._expanded.intercept) - total(exact(exact(self.v).value))).upper)
-
-    def _mean(self, X: Features) -> Bounded:
-        """Scores of the mean of the two models."""
-        one = self.model.scores(X)
-        if self._same:
-            return one
-        return _halved(one + self._expanded.scores(X))
-
-    @cached_property
-    def _same(self) -> bool:
-        """Whether both models are the same expansion."""
-        one, other = self.model, self._expanded
-        same = np.array_equal(one.support, other.support) and np.array_equal(
-            one.dual_coef, other.dual_coef
-        )
-        return same and one.intercept == other.intercept and self._expands
-
-    @cached_property
-    def _expands(self) -> bool:
-        """Whether the support vectors of the model are rows of the data."""
-        data, vectors = self.space.data, self.model.vectors
-        places = np.searchsorted(data.index, self.model.support)
-        if (
-            vectors is None
-            or (places >= data.n).any()
-            or not np.array_equal(data.index[places], self.model.support)
-        ):
-            return False
-        rows = data.X[places]
-        if rows.shape != vectors.shape or sp.issparse(rows) != sp.issparse(vectors):
-            return False
-        return bool(
-            (rows != vectors).nnz == 0 if sp.issparse(rows) else np.array_equal(rows, vectors)
-        )
+            off = off + abs(exact(self._expanded.intercept) - total(exact(self.v.value)))
+        return off.upper_end
 
     @cached_property
     def separation(self) -> Bounded:
         """‖ŵ − w_α‖²; between 0 and infinity for a model that does not expand over the data."""
-        if self._same and exact(self.v).is_exact:
-            found, apart = exact(0.0), exact(0.0)
-        elif not self._expands:
+        if self._coefficients is None:
             return Bounded(0.0, np.inf)
-        else:
-            full = np.zeros(self.space.data.n)
-            full[np.searchsorted(self.space.data.index, self.model.support)] = self.model.dual_coef
-            difference = exact(full) - exact(self.v)
-            free = replace(self.space, intercept="free") if self._constant else self.space
-            found = positive_part(free.squared_norm_of(difference))
-            apart = (
-                exact(self.model.intercept) - total(exact(self.v)) if self._constant else exact(0.0)
-            )
-        found = found + square(apart)
+        features = replace(self.space, intercept="free") if self.constant else self.space
+        difference = exact(self._coefficients) - self.v
+        found: Bounded = positive_part(features.squared_norm_of(difference))
+        if self.constant:
+            found = found + square(exact(self.model.intercept) - total(self.v))
         if self.moved:
             off = exact(self.moved)
-            found = found.widened((2.0 * off * sqrt(found) + square(off)).upper_end)
+            found = found.widened(2.0 * off * sqrt(found) + square(off))
         return found
 
     def distance_below(self, other: Self) -> float:
-        """The lower end of the squared norm of the difference, where both expand over the data."""
-        if not (self._expands and other._expands) or self._constant or self.moved or other.moved:
+        """The lower end of the squared norm of the difference of the centres, 0 if not known."""
+        one, last = self._coefficients, other._coefficients
+        if one is None or last is None or self.constant or self.moved or other.moved:
             return 0.0
-        difference = _halved(self._coefficients - other._coefficients)
+        difference = ((exact(one) + self.v) - (exact(last) + other.v)) * 0.5
         return max(self.space.squared_norm_of(difference).lower_end, 0.0)
-
-    @property
-    def _coefficients(self) -> Bounded:
-        """Twice those of the centre."""
-        full = np.zeros(self.space.data.n)
-        full[np.searchsorted(self.space.data.index, self.model.support)] = self.model.dual_coef
-        return exact(full) + exact(self.v)
-
-    def tested(self, T: Features) -> KernelTested:
-        """As they are."""
-        return KernelTested(self, T)
 
     def scores(self, X: Features) -> Bounded:
         """Scores of the centre."""
-        found = self._mean(X)
+        found = self.model.scores(X)
+        same = self._coefficients is not None and np.array_equal(self._coefficients, self.v.value)
+        if not (same and self.model.intercept == self._expanded.intercept):
+            found = (found + self._expanded.scores(X)) * 0.5
         if self.distance:
-            found = Bounded(
-                found.value, (exact(found.error) + exact(self.distance) * self.lengths(X)).upper
-            )
+            lengths = sqrt(exact(diagonal_above(self.space.resolved, X)) + self.constant)
+            found = found.widened(exact(self.distance) * lengths.upper)
         return found
-
-    def training_scores(self, rows: Chosen) -> Bounded:
-        """Scores of the centre."""
-        return self.scores(self.space.data.X[rows])
-
-    def lengths(self, X: Features) -> Bounded:
-        """Numbers that are at least ‖φ(x)‖, a constant feature included."""
-        squares = exact(self.diagonal_above(X))
-        return exact(sqrt(squares + 1.0 if self._constant else squares).upper)
-
-    def diagonal_above(self, X: Features) -> Floats:
-        """Upper bounds of k(x, x): a power of a sum of non-negative terms, or 1."""
-        return diagonal_above(self.kernel, X)
-
-    def gram(self, rows: Chosen) -> Floats:
-        """The kernel matrix."""
-        return self.space.block(rows, rows)
-
-    def squared_lengths(self) -> Floats:
-        """k(x, x)."""
-        return self.space.diagonal()
 
 
 @dataclass(frozen=True, eq=False)
 class KernelTested:
-    """Rows, and their kernel with training rows."""
+    """Rows, with their kernel, and scores of the centre."""
 
     points: KernelPoints
     X: Features
 
     def some(self, chosen: Chosen) -> KernelTested:
-        """Their rows."""
+        """Some of the rows."""
         return KernelTested(self.points, self.X[chosen])
 
     @cached_property
     def scores(self) -> Bounded:
-        """Scores of the centre."""
         return self.points.scores(self.X)
 
     def products(self, rows: Chosen) -> Floats:
-        """The kernel."""
-        found: Floats = np.asarray(self.points.kernel(self.X, self.points.space.data.X[rows]))
-        return np.asarray(found + 1.0) if self.points._constant else found
+        """Products with training rows."""
+        space = self.points.space
+        return np.asarray(space.resolved(self.X, space.data.X[rows]) + self.points.constant)
 
     def squared_lengths(self) -> Floats:
-        """k(x, x)."""
-        found = np.asarray(self.points.kernel.diagonal(self.X), dtype=np.float64)
-        return np.asarray(found + 1.0) if self.points._constant else found
+        return np.asarray(self.points.space.resolved.diagonal(self.X) + self.points.constant)
 
     @quietly
     def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
         """k(x, x) − 2c'k + c'Kc with the errors of the entries and of the sums."""
-        points, C = self.points, c.T
+        kernel, C = self.points.space.resolved, c.T
         sizes, r = np.abs(C), int(rows.size)
-        own = exact(points.diagonal_above(self.X))
-        if not r:
-            found = own
-        else:
-            X = points.space.data.X[rows]
-            k, k_error = points.kernel.bounded_block(self.X, X)
-            K, K_error = points.kernel.bounded_block(X, X)
+        found = exact(diagonal_above(kernel, self.X))
+        if r:
+            X = self.points.space.data.X[rows]
+            k, k_error = kernel.bounded_block(self.X, X)
+            K, K_error = kernel.bounded_block(X, X)
             cross_error = exact(inner_error(r, _sums(sizes * np.abs(k)))) + _sums(
                 sizes * k_error.matrix(k)
             )
@@ -769,17 +672,11 @@ class KernelTested:
             square_error = exact(inner_error(2 * r + 4, _sums(sizes * inside)))
             square_error = square_error + _sums(sizes * (K_error.matrix(K) @ sizes.T).T)
             squares = Bounded(np.einsum("ij,ij->i", C @ K, C), square_error.upper)
-            found = own - 2.0 * cross + squares
-        if points._constant:
-            ones = exact(np.ones(C.shape[0]))
-            summed = (
-                Bounded(C.sum(axis=1), inner_error(r + 2, _sums(sizes)))
-                if r
-                else exact(np.zeros(C.shape[0]))
-            )
-            found = found + square(ones - summed)
-        above: Floats = np.maximum(np.asarray(found.upper), 0.0)
-        return above
+            found = found - 2.0 * cross + squares
+        if self.points.constant:
+            summed = Bounded(C.sum(axis=1), inner_error(r + 2, _sums(sizes)))
+            found = found + square(1.0 - summed)
+        return np.asarray(np.maximum(np.asarray(found.upper), 0.0))
 
 
 def _sums(values: Floats) -> Floats:

@@ -11,7 +11,7 @@ import pytest
 import svmcvx as sx
 from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, TopHinge
-from svmcvx.guarantees.joint import FlowPoints, _rooms
+from svmcvx.guarantees.joint import FlowTheorem, _rooms
 from svmcvx.guarantees.theorem import EntropyTerms
 
 CLASSICAL = [
@@ -201,9 +201,7 @@ def test_the_conjugate_of_a_power_is_within_its_bend(p):
     lam = 0.3
     S = rng.standard_normal(3)
     size = np.linalg.norm(S)
-    points = FlowPoints(
-        None, np.zeros(3), False, None, None, lam=lam, p=p, length=exact(float(size))
-    )
+    points = FlowTheorem(None, None, 0.0, lam=lam, p=p, length=exact(float(size)))
 
     def conjugate(S):
         return (p - 1.0) * lam * (np.linalg.norm(S) / (lam * p)) ** (p / (p - 1.0))
