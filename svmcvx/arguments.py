@@ -128,6 +128,8 @@ ARGUMENTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "seed": ("int", "Seed of the random number generator."),
     "settings": ("optional", "Parameters of the method; None for the defaults."),
+    "ax": ("Axes, optional", "A new figure by default."),
+    "title": ("str, optional", "None by default."),
 }
 
 

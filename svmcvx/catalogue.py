@@ -4,7 +4,7 @@ it.
 The lazy names of :mod:`svmcvx`, the estimators' choice of a route, ``fast.path``, the models of the
 command line and the tables of the documentation are read from these records. A formulation is added
 by a module with its statement and builders, an estimator, if it has one a specialised solver, and a
-record here; ``python -m tests.generated`` then rewrites the lists of names and the tables.
+record here; ``python -m tests.generated`` then rewrites the stub and the tables.
 
 This module imports nothing of the package but its errors: records name modules, which are imported
 on request.

@@ -1,8 +1,8 @@
 """What is written from the catalogue and the code: ``python -m tests.generated`` writes it, the
 tests compare.
 
-Names of the package's ``__init__`` modules and the tables of the documentation come from
-:mod:`svmcvx.catalogue`; ``tests/public_names.json`` holds every public name with its signature.
+The stub of the package and the tables of the documentation come from :mod:`svmcvx.catalogue`;
+``tests/public_names.json`` holds every public name with its signature.
 """
 
 import inspect
@@ -12,7 +12,6 @@ import subprocess
 import sys
 from enum import Enum
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -235,68 +234,6 @@ def kind(name):
     return 0 if name.isupper() else 1 if name[0].isupper() else 2
 
 
-def import_lines(pairs, indent=""):
-    lines = []
-    for module, group in groupby(
-        sorted(pairs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].lower())),
-        lambda pair: pair[0],
-    ):
-        names = [name for _, name in group]
-        line = f"{indent}from {module} import {', '.join(names)}"
-        if len(line) > 100:
-            line = (
-                f"{indent}from {module} import (\n"
-                + "".join(f"{indent}    {n},\n" for n in names)
-                + f"{indent})"
-            )
-        lines.append(line + "\n")
-    return "".join(lines)
-
-
-def all_list(names):
-    ordered = sorted(names, key=lambda name: (kind(name), name))
-    line = f"__all__ = [{', '.join(map(json.dumps, ordered))}]\n"
-    return (
-        line
-        if len(line) <= 101
-        else "__all__ = [\n" + "".join(f'    "{name}",\n' for name in ordered) + "]\n"
-    )
-
-
-def estimators():
-    return [
-        (entry.estimator.module, entry.estimator.name)
-        for entry in CATALOGUE.values()
-        if entry.estimator
-    ]
-
-
-def builders():
-    return [
-        (builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders
-    ]
-
-
-OTHERS = """
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_attribute(__name__, name, __all__)
-"""
-
-
-def module_with_names(text, pairs):
-    """An ``__init__`` that imports these names and no others, under its docstring, and says what
-    others may have meant.
-    """
-    docstring = re.match(r'""".*?"""\n', text, flags=re.DOTALL)[0]
-    lines = import_lines([*pairs, ("svmcvx.errors", "no_attribute")])
-    return (
-        f"{docstring}\nfrom typing import TYPE_CHECKING,"
-        f" NoReturn\n\n{lines}\n{all_list([name for _, name in pairs])}{OTHERS}"
-    )
-
-
 def names_of(module):
     """Public names of a module; of the package also those that are not in its ``__all__``."""
     return sorted({*module.__all__, *(svmcvx._LAZY if module is svmcvx else ())})
@@ -315,30 +252,8 @@ def package_stub(text):
     return f"{lines}\n__version__: str\n"
 
 
-def names_of_estimators(text):
-    others = [
-        ("svmcvx.estimators.binary", "BinaryClassifier"),
-        ("svmcvx.estimators.certification", "certify"),
-    ]
-    return module_with_names(text, estimators() + others)
-
-
-def names_of_fast(text):
-    """The same names, imported at their first use: types alone and the list of names are
-    written.
-    """
-    solvers = [(entry.fast.module, entry.fast.name) for entry in CATALOGUE.values() if entry.fast]
-    pairs = [*solvers, ("svmcvx.fast.warm_path", "path")]
-    typed = "if TYPE_CHECKING:\n"
-    start, end = text.index(typed) + len(typed), text.index("# Imported at their first use")
-    names = all_list([name for _, name in pairs])
-    return f"{text[:start]}{import_lines(pairs, '    ')}\n{names}\n{text[end:]}"
-
-
 WRITTEN = {
     "svmcvx/__init__.pyi": package_stub,
-    "svmcvx/estimators/__init__.py": names_of_estimators,
-    "svmcvx/fast/__init__.py": names_of_fast,
     "docs/proof_header.schema.json": header_schema,
     **{
         file: lambda text, tables=tables: with_tables(text, tables)

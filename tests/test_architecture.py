@@ -45,38 +45,25 @@ def room_of(path):
 
 
 @cache
-def nodes(path):
-    """What a file imports, inside functions, for annotations and by name too."""
-    found = []
+def imported(path):
+    """Dotted names of what a file imports, inside functions, for annotations and by name too."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found.append(node)
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and node.args:
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             name = getattr(node.args[0], "value", None)
             if called == "import_module" and isinstance(name, str):
-                found.append(ast.Import([ast.alias(name)]))
+                found.add(name)
     return found
 
 
-def imports(path):
-    """Modules of svmcvx imported anywhere in a file, and all top-level packages."""
-    inside, packages = set(), set()
-    for node in nodes(path):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names = (
-                [node.module]
-                if node.module != "svmcvx"
-                else [f"svmcvx.{alias.name}" for alias in node.names]
-            )
-        for name in names:
-            packages.add(name.split(".")[0])
-            if name.startswith("svmcvx."):
-                inside.add(name.split(".")[1])
-    return inside, packages
+def rooms_imported(path):
+    parts = [name.split(".") for name in imported(path)]
+    return {others[0] for first, *others in parts if first == "svmcvx" and others}
 
 
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
@@ -85,12 +72,12 @@ FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__
 def test_a_room_imports_only_from_floors_below():
     for path in FILES:
         room = room_of(path)
-        inside, packages = imports(path)
-        for other in inside & FLOOR.keys():
+        for other in rooms_imported(path) & FLOOR.keys():
             assert other == room or FLOOR[other] < FLOOR[room], (
                 f"{path.relative_to(ROOT)} imports {other}"
             )
         # The second checker shares nothing with the rooms above it, and imports little.
+        packages = {name.split(".")[0] for name in imported(path)}
         assert room != "proofs" or "sklearn" not in packages, path.relative_to(ROOT)
 
 
@@ -110,21 +97,15 @@ def module_of(path):
     )
 
 
-def imported_modules(path, modules):
-    """Modules of the package that a file imports."""
-    found = set()
-    for node in nodes(path):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name in modules else node.module for name in names}
-    return found & modules
-
-
 def test_no_modules_import_each_other():
     modules = {module_of(path) for path in FILES}
-    above = {module_of(path): imported_modules(path, modules) for path in FILES}
+    above = {
+        module_of(path): {
+            name if name in modules else name.rpartition(".")[0] for name in imported(path)
+        }
+        & modules
+        for path in FILES
+    }
     # Modules that import nothing of what is left are taken away; what remains stands in a circle,
     # or above one.
     while ready := {name for name, below in above.items() if not below & above.keys() - {name}}:
@@ -138,9 +119,8 @@ def test_every_room_stands_on_a_floor():
 
 def test_solve_and_fast_do_not_know_each_other():
     for path in FILES:
-        inside, _ = imports(path)
-        assert not (room_of(path) == "solve" and "fast" in inside)
-        assert not (room_of(path) == "fast" and "solve" in inside)
+        others = {"solve", "fast"} - {room_of(path)}
+        assert len(others) == 2 or not others & rooms_imported(path)
 
 
 FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
@@ -169,36 +149,19 @@ def family_of(floor, name):
     return NAMED_APART.get(floor, {}).get(name, name)
 
 
-def families_imported(path):
-    """(floor, family or shared module) of everything that a file imports from formulations and
-    fast.
-    """
-    found = set()
-    for node in nodes(path):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                parts = f"{node.module}.{alias.name}".split(".")
-                if parts[0] == "svmcvx" and parts[1] in SHARED and len(parts) > 2:
-                    found.add((parts[1], parts[2]))
-    return found
-
-
 def test_a_family_imports_only_its_own_and_what_is_shared():
     for path in FILES:
         floor, *rest = path.relative_to(ROOT).parts
         if floor not in SHARED or rest[0].removesuffix(".py") in ON_TOP:
             continue
         own = family_of(floor, rest[0].removesuffix(".py"))
-        for imported_floor, name in families_imported(path):
-            if name in SHARED[imported_floor]:
+        for package, other, name, *_ in (f"{one}...".split(".") for one in imported(path)):
+            if package != "svmcvx" or not name or name in SHARED.get(other, {name}):
                 continue
-            name = family_of(imported_floor, name)
-            assert own in FAMILIES, (
-                f"{floor}/{own} is shared by all families and imports {imported_floor}.{name}"
-            )
-            assert name == own or (own, name) in EXCEPTIONS, (
-                f"{floor}/{own} imports {imported_floor}.{name}"
-            )
+            name = family_of(other, name)
+            what = f"{floor}/{own} imports {other}.{name}"
+            assert own in FAMILIES, f"{what} and is shared by all families"
+            assert name == own or (own, name) in EXCEPTIONS, what
 
 
 @pytest.mark.parametrize("floor", ["formulations", "fast"])
@@ -259,30 +222,20 @@ def test_solve_is_the_function_whatever_is_imported_first():
     assert printed.strip() == "True"
 
 
-def test_command_line_names_the_missing_extra():
-    code = (
-        "import sys; sys.modules['typer'] = None; from svmcvx.__main__ import main; "
-        "sys.stderr = sys.stdout; code = main(); print(code)"
+# The extra, the modules that it brings, and a call that needs them.
+EXTRAS = {
+    "cli": (("typer",), "from svmcvx.__main__ import main; sys.stderr = sys.stdout; print(main())"),
+    "plot": (("matplotlib", "matplotlib.pyplot"), "import svmcvx as sx; sx.plot.losses()"),
+    "torch": (("torch",), "import svmcvx as sx; sx.torch"),
+}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_what_needs_an_extra_names_it(extra):
+    missing, call = EXTRAS[extra]
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\ntry:\n    {call}\n"
+    printed = run_python(
+        f"{code}except Exception as error:\n    print(type(error).__name__, error)"
     )
-    printed = run_python(code)
-    assert "pip install 'svmcvx[cli]'" in printed
-    assert printed.strip().endswith("2")
-
-
-def test_plots_name_the_missing_extra():
-    code = (
-        "import sys; sys.modules['matplotlib'] = None; sys.modules['matplotlib.pyplot'] = None\n"
-        "import svmcvx as sx\n"
-        "s = sx.solve(sx.psvm_dual([[0.0, 1.0], [1.0, 0.0]], [0, 1], C=1.0, p=2))\n"
-        "try:\n    sx.plot.decision_regions(s.model, [[0.0, 1.0], [1.0, 0.0]], [0, 1])\n"
-        "except sx.SolverUnavailable as error:\n    print(error)"
-    )
-    assert "pip install 'svmcvx[plot]'" in run_python(code)
-
-
-def test_the_loss_for_networks_names_the_missing_extra():
-    code = (
-        "import sys; sys.modules['torch'] = None\nimport svmcvx as sx\n"
-        "try:\n    sx.torch\nexcept sx.SolverUnavailable as error:\n    print(error)"
-    )
-    assert "pip install 'svmcvx[torch]'" in run_python(code)
+    assert f"pip install 'svmcvx[{extra}]'" in printed
+    assert printed.startswith("SolverUnavailable ") or printed.strip().endswith("2")

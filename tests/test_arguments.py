@@ -19,6 +19,7 @@ FRONT_ENDS = [
     *(builder.load() for entry in CATALOGUE.values() for builder in entry.builders),
     *(entry.fast.load() for entry in CATALOGUE.values() if entry.fast),
     *(entry.estimator.load() for entry in CATALOGUE.values() if entry.estimator),
+    *(getattr(sx.plot, name) for name in sx.plot.__all__),
 ]
 
 

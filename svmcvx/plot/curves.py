@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svmcvx import losses as functions
+from svmcvx.arguments import documented
 from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import check_choice, check_number
@@ -41,6 +42,7 @@ EXPONENT = ("p", "param_p")
 SUPPORT = ("n_support", "mean_n_support")
 
 
+@documented
 def losses(
     gamma: Sequence[float] | float = (0.25, 1.0, 4.0),
     *,
@@ -57,13 +59,6 @@ def losses(
     ----------
     gamma : sequence of float, or float
         Positive parameters of the conic loss.
-    ax : Axes, optional
-        A new figure by default.
-    title : str, optional
-
-    Returns
-    -------
-    Axes
 
     Notes
     -----
@@ -98,6 +93,7 @@ def losses(
     return entitle(ax, title)
 
 
+@documented
 def gap_trace(
     solutions: Mapping[str, Any] | Any,
     *,
@@ -117,13 +113,6 @@ def gap_trace(
     show : "gap" or "interval"
         The relative gap on a logarithmic axis, or the interval itself as a band; its axis shows the
         values since the gap is ≤ ½.
-    ax : Axes, optional
-        A new figure by default.
-    title : str, optional
-
-    Returns
-    -------
-    Axes
 
     Raises
     ------
@@ -212,6 +201,7 @@ def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
     return seconds, np.fmax.accumulate(lower), np.fmin.accumulate(upper)
 
 
+@documented
 def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the interval of the optimum over the range of a certified path, with a dot at each
     solution.
@@ -223,13 +213,6 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
     ----------
     path : CertifiedPath
         See :func:`svmcvx.certified_path`.
-    ax : Axes, optional
-        A new figure by default.
-    title : str, optional
-
-    Returns
-    -------
-    Axes
 
     Raises
     ------
@@ -254,6 +237,7 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
     return entitle(ax, title)
 
 
+@documented
 def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the band of errors of cross-validation that is proved over a range of C, and the values
     that were solved.
@@ -262,13 +246,6 @@ def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None
     ----------
     found : CertifiedSelection
         See :func:`svmcvx.certified_select`.
-    ax : Axes, optional
-        A new figure by default.
-    title : str, optional
-
-    Returns
-    -------
-    Axes
     """
     pieces, values = found.pieces, found.values
     ends = np.append(pieces["low"].to_numpy(), pieces["high"].iloc[-1])
@@ -293,6 +270,7 @@ def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None
     return entitle(ax, title)
 
 
+@documented
 def against_exponent(
     table: Any, *, p: Any = None, by: str | None = None, ax: Axes | None = None, title: Any = None
 ) -> Axes:
@@ -314,7 +292,6 @@ def against_exponent(
     ax : Axes, optional
         The axis of the accuracy, a new figure by default; the number of support vectors has a
         second axis on the right.
-    title : str, optional
 
     Returns
     -------

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx import theory
+from svmcvx.arguments import documented
 from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_features, check_labels
 from svmcvx.display import settings
@@ -49,6 +50,7 @@ SCALED = 1e-6
 DOT, MANY = 4.0, 200
 
 
+@documented
 def decision_regions(
     model: Any,
     X: Any,
@@ -75,15 +77,9 @@ def decision_regions(
     y : array-like of shape (n,)
     feature_names : sequence of two str, optional
         For the axes; by default the columns of `X`, or those that the estimator was fitted to.
-    ax : Axes, optional
-        A new figure by default.
     title : str, optional
         By default the formulation of a solution or a fitted estimator with its hyper-parameters;
         ``""`` for none.
-
-    Returns
-    -------
-    Axes
 
     Raises
     ------
@@ -262,6 +258,7 @@ def _shade_classes(
     return _lines(("boundary", "-"), ("1 above the next class", "--"))
 
 
+@documented
 def margin_distribution(
     models: Mapping[str, Any] | Any,
     X: Any,
@@ -286,13 +283,6 @@ def margin_distribution(
     scale : "median" or "none"
         Divide the margins of a model by their median absolute value, so that formulations of
         different scales can be laid over each other, or leave them.
-    ax : Axes, optional
-        A new figure by default.
-    title : str, optional
-
-    Returns
-    -------
-    Axes
 
     Notes
     -----
@@ -328,6 +318,7 @@ def margin_distribution(
     return entitle(ax, title)
 
 
+@documented
 def pairwise_margins(
     model: Any, *, names: Any = None, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
@@ -339,13 +330,6 @@ def pairwise_margins(
     model : Solution, MulticlassModel or fitted estimator with one vector of weights per class
     names : sequence of str, optional
         Of the classes; their labels by default.
-    ax : Axes, optional
-        A new figure by default.
-    title : str, optional
-
-    Returns
-    -------
-    Axes
 
     Notes
     -----

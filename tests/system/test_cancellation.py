@@ -181,15 +181,3 @@ def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
     reference = fast.odml(X, y, **settings).certificate
     assert found.lower <= reference.upper
     assert reference.lower <= found.upper
-
-
-def test_gamma_is_tested():
-    X, y = make_data(n=30, d=3)
-    problem = sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0)
-    assert sx.solve(problem).certificate.is_certified(1e-6)
-    with pytest.raises(sx.DataError, match="non-convex"):
-        sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
-    # At the largest multiple the curvature is singular.
-    Z = np.column_stack([X, np.ones(30)])
-    edge = 1.0 / np.linalg.eigvalsh(Z.T @ Z)[-1]
-    assert sx.solve(sx.conic_fixed_gamma(X, y, gamma=edge, lam=1.0)).certificate.is_certified(1e-6)

@@ -136,18 +136,6 @@ def test_a_flag_is_set_for_compiled_code():
 FAST = [entry for entry in CATALOGUE.values() if entry.fast is not None]
 
 
-def problem_of(entry, kernel):
-    X, y = make_data(n=40, d=3)
-    if entry.name == "hard_margin":
-        X = X + 6.0 * np.where(y == y.max(), 1.0, -1.0)[:, None]
-    return {
-        "X": X,
-        "y": y,
-        **entry.builder().example,
-        **({} if kernel is None else {"kernel": kernel}),
-    }
-
-
 @pytest.mark.parametrize(
     ("entry", "kernel"),
     [
@@ -157,30 +145,25 @@ def problem_of(entry, kernel):
     ],
 )
 def test_whenever_the_time_is_up_the_interval_holds(entry, kernel):
-    name = entry.fast.name
-    solver, keywords = entry.fast.load(), problem_of(entry, kernel)
-    reference = solver(**keywords).certificate
+    solver, (X, y) = entry.fast.load(), make_data(n=40, d=3)
+    keywords = {**entry.builder().example, **({} if kernel is None else {"kernel": kernel})}
+    failing = contextlib.nullcontext()
+    if entry.name == "hard_margin":
+        X = X + 6.0 * np.where(y == y.max(), 1.0, -1.0)[:, None]
+        # A machine with hard margins is known to exist only once one is found.
+        failing = contextlib.suppress(sx.SolverFailed)
+    reference = solver(X, y, **keywords).certificate
     for readings in (1, 10, 100):
-        ticking = Ticking(readings)
-        with clock.substituted(ticking):
-            # A machine with hard margins is known to exist only once one is found.
-            failing = (
-                contextlib.suppress(sx.SolverFailed)
-                if name == "hard_margin"
-                else contextlib.nullcontext()
-            )
-            found = None
-            with failing:
-                found = solver(**keywords, time_limit=60.0)
+        ticking, found = Ticking(readings), None
+        with clock.substituted(ticking), failing:
+            found = solver(X, y, **keywords, time_limit=60.0)
         if found is None:
             continue
         certificate = found.certificate
-        assert certificate.upper >= (reference.lower if reference.lower is not None else 0.0) * (
-            1 - 1e-9
-        )
+        assert certificate.upper >= (reference.lower or 0.0) * (1 - 1e-9)
         if certificate.lower is not None:
             assert certificate.lower <= reference.upper * (1 + 1e-9)
-        if ticking.asked > readings and name != "l0":
+        if ticking.asked > readings and entry.name != "l0":
             assert found.status == "time_limit" or certificate.is_certified(1e-5)
 
 
@@ -199,52 +182,44 @@ def test_builders_keep_a_limit_and_their_M_stays_valid(name):
 
 
 def test_an_estimator_shares_its_limit_among_its_machines():
-    X, y = make_data(n=60, d=3)
-    labels = np.arange(60) % 3
-    seen = []
+    X, _ = make_data(n=60, d=3)
+    fast_one = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="fast", time_limit=60.0, tol=1e-12)
     with clock.substituted(Ticking(2)), pytest.warns(ConvergenceWarning):
-        classifier = sx.PSVMClassifier(
-            p=1.5, kernel="rbf", solver="fast", time_limit=60.0, tol=1e-12
-        ).fit(X, labels)
-    for solution in classifier.solutions_.values():
-        seen.append(str(solution.status))
-        assert math.isfinite(solution.certificate.upper)
-    assert "time_limit" in seen
-    assert y.size == 60
+        found = fast_one.fit(X, np.arange(60) % 3).solutions_.values()
+    assert all(math.isfinite(solution.certificate.upper) for solution in found)
+    assert "time_limit" in {str(solution.status) for solution in found}
+
+
+def selected(**keywords):
+    X, y = make_data(n=60, d=3)
+    return sx.select(sx.PSVMClassifier(), {"C": [0.1, 1.0, 10.0]}, X, y, cv=3, **keywords)
 
 
 def test_select_ends_at_its_limit_with_what_is_finished():
-    X, y = make_data(n=60, d=3)
-    grid = {"C": [0.1, 1.0, 10.0]}
     counting = Ticking(math.inf)
     with clock.substituted(counting):
-        whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
+        whole = selected(time_limit=60.0)
     assert whole.complete
     for readings in (1, counting.asked // 3, counting.asked // 2):
-        with clock.substituted(Ticking(readings)), contextlib.ExitStack() as stack:
-            warned = stack.enter_context(pytest.warns(UserWarning, match="time limit passed"))
-            table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
-        assert warned
-        assert not table.complete
-        assert table.best_estimator_ is None
-        for column in (
-            f"split{k}_{end}" for k, end in itertools.product(range(3), ("lower", "upper"))
+        with (
+            clock.substituted(Ticking(readings)),
+            pytest.warns(UserWarning, match="time limit passed"),
         ):
+            table = selected(time_limit=60.0)
+        assert (table.complete, table.best_estimator_) == (False, None)
+        for k, end in itertools.product(range(3), ("lower", "upper")):
+            column = f"split{k}_{end}"
             there = table[column].notna()
             np.testing.assert_allclose(table[column][there], whole[column][there], rtol=1e-6)
 
 
 def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
-    X, y = make_data(n=60, d=3)
-    grid = {"C": [0.1, 1.0, 10.0]}
+    store = tmp_path / "s.sqlite"
     with clock.substituted(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
-        sx.select(
-            sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path / "s.sqlite"
-        )
-    table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, store=tmp_path / "s.sqlite")
-    whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3)
+        selected(time_limit=60.0, store=store)
+    table = selected(store=store)
     assert table.complete
-    np.testing.assert_allclose(table["mean_test_score"], whole["mean_test_score"])
+    np.testing.assert_allclose(table["mean_test_score"], selected()["mean_test_score"])
 
 
 def test_compare_tells_which_models_had_no_time(tmp_path):
@@ -261,23 +236,21 @@ def test_compare_tells_which_models_had_no_time(tmp_path):
     assert set(table["status"]) == {"time_limit"}
     assert not table["certified"].any()
     # Nothing that the limit has cut short is kept.
-    again = sx.compare(models, X, y, store=store)
-    assert again["certified"].all()
+    assert sx.compare(models, X, y, store=store)["certified"].all()
 
 
 def test_a_limit_is_a_positive_number():
     X, y = make_data(n=20)
     for wrong in (0, -1.0, math.nan, "soon"):
-        with pytest.raises(sx.DataError, match="time_limit"):
-            fast.psvm(X, y, C=1.0, p=2.0, time_limit=wrong)
-        with pytest.raises(sx.DataError, match="time_limit"):
-            sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, y, time_limit=wrong)
-        with pytest.raises(sx.DataError, match="time_limit"):
-            sx.compare([sx.PSVMClassifier()], X, y, time_limit=wrong)
-        with pytest.raises(sx.DataError, match="time_limit"):
-            sx.ramp_mio(X, y, C=1.0, time_limit=wrong)
-        with pytest.raises(sx.DataError, match="time_limit"):
-            sx.PSVMClassifier(time_limit=wrong).fit(X, y)
+        for call in (
+            lambda limit: fast.psvm(X, y, C=1.0, p=2.0, time_limit=limit),
+            lambda limit: sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, y, time_limit=limit),
+            lambda limit: sx.compare([sx.PSVMClassifier()], X, y, time_limit=limit),
+            lambda limit: sx.ramp_mio(X, y, C=1.0, time_limit=limit),
+            lambda limit: sx.PSVMClassifier(time_limit=limit).fit(X, y),
+        ):
+            with pytest.raises(sx.DataError, match="time_limit"):
+                call(wrong)
 
 
 def test_what_goes_on_is_logged(caplog):
