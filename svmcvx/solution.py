@@ -443,8 +443,7 @@ class Solution:
 
     def _confirmed(self, proof: Proof, X: Any, y: Any) -> Proof:
         """Return a proof for rows in blocks with the claims that one pass over them confirms."""
-        found = enclosures(proof, X, y)
-        (first, last), below = found.upper, found.lower
+        (first, last, _), below, _ = enclosures(proof, X, y)
         lower, upper = self.certificate.lower, self.certificate.upper
         if not first <= upper * (1 + SAME) <= last * (1 + SAME) ** 2:
             raise DataError(

@@ -8,7 +8,7 @@ balls are true only where they are certain. Arrays of fractions are exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from flint import arb, arb_mat, ctx, fmpq
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import BLOCK, SLACK, TINY, Floats, Inexact, U
+from svmcvx.proofs.intervals import BLOCK, SLACK, TINY, Bools, Floats, Inexact, U
 from svmcvx.proofs.problem import ProofRejected
 
 # python-flint has no types.
@@ -25,62 +25,75 @@ Matrix: TypeAlias = Any
 Fractions: TypeAlias = NDArray[np.object_]
 
 
+def _nonneg(x: Ball) -> Ball:
+    return x if x >= 0 else arb(0) if x <= 0 else arb(0).union(x.upper())
+
+
+def _power(x: Ball, exponent: Ball) -> Ball:
+    high = x.upper()
+    return x**exponent if x > 0 else arb(0).union((high**exponent).upper()) if high > 0 else arb(0)
+
+
+def _entropy(x: Ball) -> Ball:
+    high = x.upper()
+    if x > 0 or not high > 0:
+        return _nonneg(-x * x.log()) if x > 0 else arb(0)
+    # It increases up to 1/e and is at most 1/e.
+    return arb(0).union((-high * high.log()).upper() if high < arb("0.36") else arb("0.368"))
+
+
+def _smaller(a: Ball, b: Ball) -> Ball:
+    b = arb(b)
+    return a if a <= b else b if b <= a else Balls([a, b]).least().ball
+
+
+def _by_sign(x: Ball, a: Ball, b: Ball) -> Ball:
+    a, b = arb(a), arb(b)
+    return a if x > 0 else b if x <= 0 else a.union(b)
+
+
+def _raw(other: Any) -> Any:
+    return other.values if isinstance(other, Balls) else other
+
+
+def _each(function: Any, arguments: int = 1) -> Callable[..., Balls]:
+    """Return a method that applies a function to each number, with those of its arguments."""
+    apply = function if isinstance(function, np.ufunc) else np.frompyfunc(function, arguments, 1)
+    return lambda self, *others: Balls(apply(self.values, *map(_raw, others)))
+
+
+_BALL, _FRACTION = (
+    np.frompyfunc(arb, 1, 1),
+    np.frompyfunc(lambda x: fmpq(*x.as_integer_ratio()), 1, 1),
+)
+
+
 class Balls:
     """An array of balls, or one ball, with the operations of :class:`Interval` and some more."""
 
     # Arrays leave operations with balls to these.
     __array_ufunc__ = None
+    __add__ = __radd__ = _each(np.add)
+    __mul__ = __rmul__ = _each(np.multiply)
+    __sub__, __rsub__ = _each(np.subtract), _each(lambda a, b: b - a, 2)
+    __truediv__, __neg__, size = _each(np.divide), _each(np.negative), _each(np.absolute)
+    nonneg, power, entropy = _each(_nonneg), _each(_power, 2), _each(_entropy)
+    at_most, by_sign = _each(_smaller, 2), _each(_by_sign, 3)
+    exp, log1p = _each(arb.exp), _each(arb.log1p)
 
     def __init__(self, values: Any) -> None:
         self.values: NDArray[np.object_] = np.asarray(_raw(values), dtype=object)
 
     @classmethod
     def exactly(cls, values: Any) -> Balls:
-        return values if isinstance(values, Balls) else cls(_EXACT(np.asarray(values)))
-
-    def __add__(self, other: Any) -> Balls:
-        return Balls(self.values + _raw(other))
-
-    def __neg__(self) -> Balls:
-        return Balls(-self.values)
-
-    def __sub__(self, other: Any) -> Balls:
-        return Balls(self.values - _raw(other))
-
-    def __rsub__(self, other: Any) -> Balls:
-        return Balls(_raw(other) - self.values)
-
-    def __mul__(self, other: Any) -> Balls:
-        return Balls(self.values * _raw(other))
-
-    def __truediv__(self, other: Any) -> Balls:
-        return Balls(self.values / _raw(other))
-
-    __radd__, __rmul__ = __add__, __mul__
+        return values if isinstance(values, Balls) else cls(_BALL(np.asarray(values)))
 
     def __getitem__(self, rows: Any) -> Balls:
         return Balls(self.values[rows])
 
-    def nonneg(self) -> Balls:
-        return Balls(_NONNEG(self.values))
-
-    def size(self) -> Balls:
-        return Balls(np.abs(self.values))
-
-    def power(self, exponent: Any) -> Balls:
-        return Balls(_POWER(self.values, _raw(exponent)))
-
     def root(self) -> Balls:
-        return self.power(0.5)
-
-    def entropy(self) -> Balls:
-        return Balls(_ENTROPY(self.values))
-
-    def exp(self) -> Balls:
-        return Balls(_EXP(self.values))
-
-    def log1p(self) -> Balls:
-        return Balls(_LOG1P(self.values))
+        found: Balls = self.power(0.5)
+        return found
 
     def sum(self, axis: int | None = None) -> Balls:
         return Balls(np.add.reduce(self.values, axis=axis, initial=arb(0)))
@@ -92,15 +105,10 @@ class Balls:
         return Balls(low.union(min(self.entries, key=lambda x: x.upper()).upper()))
 
     def greatest(self) -> Balls:
-        return -(-self).least()
+        found: Balls = -(-self).least()
+        return found
 
-    def at_most(self, other: Any) -> Balls:
-        return Balls(_SMALLER(self.values, _raw(other)))
-
-    def by_sign(self, positive: Any, negative: Any) -> Balls:
-        return Balls(_BY_SIGN(self.values, _raw(positive), _raw(negative)))
-
-    def above(self, other: Any) -> NDArray[np.bool_]:
+    def above(self, other: Any) -> Bools:
         return np.asarray(self.values > _raw(other), dtype=np.bool_)
 
     def cancels(self, signs: Floats) -> bool:
@@ -116,12 +124,12 @@ class Balls:
         return self.values.item()
 
     @property
-    def nonzero(self) -> NDArray[np.bool_]:
-        return ~np.asarray(_IS_ZERO(self.values), dtype=np.bool_)
+    def nonzero(self) -> Bools:
+        return np.reshape(~np.array([x.is_zero() for x in self.entries], bool), self.values.shape)
 
     @property
     def middle(self) -> Floats:
-        return np.asarray(_MIDDLE(self.values), dtype=np.float64)
+        return np.reshape(np.array([float(x.mid()) for x in self.entries]), self.values.shape)
 
     @property
     def largest(self) -> Floats:
@@ -153,10 +161,6 @@ class Balls:
         return cls.concatenate([cls([]), *(cls.times(part, v) for part in parts)])
 
     @staticmethod
-    def mean(first: Floats, second: Floats) -> Matrix:
-        return (as_matrix(first) + as_matrix(second)) * arb(0.5)
-
-    @staticmethod
     def floats(matrix: Matrix) -> Inexact:
         found = [(float(x.mid()), float(x.rad())) for x in matrix.entries()]
         shape = (matrix.nrows(), matrix.ncols(), 2)
@@ -168,7 +172,10 @@ class Balls:
         """Return the matrix of a kernel between rows; inner products without a kernel."""
         if kernel is None:
             return as_matrix(A) * as_matrix(B).transpose()
-        name, gamma, m, n = kernel["name"], arb(kernel["gamma"]), A.shape[0], B.shape[0]
+        name, m, n = kernel["name"], A.shape[0], B.shape[0]
+        if name == "precomputed":
+            return (as_matrix(A) + as_matrix(B)) * arb(0.5)
+        gamma = arb(kernel["gamma"])
         if name in ("rbf", "exponential"):
             factor = gamma if name == "rbf" else gamma * gamma
             largest = max(float(np.abs(A).max(initial=0.0)), float(np.abs(B).max(initial=0.0)))
@@ -194,50 +201,6 @@ class Balls:
         return arb_mat(m, n, [(x + shift).tanh() for x in arguments])
 
 
-def _raw(other: Any) -> Any:
-    return other.values if isinstance(other, Balls) else other
-
-
-def _nonneg(x: Ball) -> Ball:
-    return x if x >= 0 else arb(0) if x <= 0 else arb(0).union(x.upper())
-
-
-def _power(x: Ball, exponent: Ball) -> Ball:
-    high = x.upper()
-    return x**exponent if x > 0 else arb(0).union((high**exponent).upper()) if high > 0 else arb(0)
-
-
-def _entropy(x: Ball) -> Ball:
-    high = x.upper()
-    if x > 0 or not high > 0:
-        return _nonneg(-x * x.log()) if x > 0 else arb(0)
-    # It increases up to 1/e and is at most 1/e.
-    return arb(0).union((-high * high.log()).upper() if high < arb("0.36") else arb("0.368"))
-
-
-def _smaller(a: Ball, b: Ball) -> Ball:
-    b = arb(b)
-    return a if a <= b else b if b <= a else Balls([a, b]).least().ball
-
-
-def _by_sign(x: Ball, a: Ball, b: Ball) -> Ball:
-    a, b = arb(a), arb(b)
-    return a if x > 0 else b if x <= 0 else a.union(b)
-
-
-_EXACT = np.frompyfunc(arb, 1, 1)
-_NONNEG = np.frompyfunc(_nonneg, 1, 1)
-_POWER = np.frompyfunc(_power, 2, 1)
-_ENTROPY = np.frompyfunc(_entropy, 1, 1)
-_EXP = np.frompyfunc(arb.exp, 1, 1)
-_LOG1P = np.frompyfunc(arb.log1p, 1, 1)
-_SMALLER = np.frompyfunc(_smaller, 2, 1)
-_BY_SIGN = np.frompyfunc(_by_sign, 3, 1)
-_IS_ZERO = np.frompyfunc(arb.is_zero, 1, 1)
-_MIDDLE = np.frompyfunc(lambda x: float(x.mid()), 1, 1)
-_FRACTION = np.frompyfunc(lambda x: fmpq(*x.as_integer_ratio()), 1, 1)
-
-
 def fractions(values: Any) -> Fractions:
     return np.asarray(_FRACTION(np.asarray(values, dtype=np.float64)), dtype=object)
 
@@ -258,32 +221,28 @@ def as_matrix(values: Any) -> Matrix:
     return arb_mat(array.shape[0], array.shape[1], array.ravel().tolist())
 
 
-class Inverse:
-    """A symmetric matrix that is proved to be positive definite, and bounds on its inverse."""
-
-    def __init__(self, A: Matrix, what: str) -> None:
-        n = A.nrows()
-        middle = np.array([float(x) for x in A.mid().entries()]).reshape(n, n)
-        if not np.isfinite(middle).all():
-            raise ProofRejected(f"{what} is out of the range of doubles")
-        values, vectors = np.linalg.eigh(middle)
-        smallest = float(np.abs(values).max()) * U / 100
-        G = as_matrix(vectors.T / np.sqrt(np.maximum(values, smallest))[:, None])
-        off = Balls((G * A * G.transpose() - as_matrix(np.eye(n))).entries())
-        self.error = Balls(off.size().values.reshape(n, n)).sum(axis=1).greatest().ball.upper()
-        self.A, self.G = A, G
-        if not self.error < 1:
-            raise ProofRejected(
-                f"{what} is not proved to be positive definite; its smallest eigenvalue is about"
-                f" {values[0]:.3g}"
-            )
-
-    def form(self, c: Balls) -> Balls:
-        """Return an upper bound on c'A⁻¹c, by any x: 2c'x − x'Ax + r'A⁻¹r with r = c − Ax."""
-        right = arb_mat(c.values.size, 1, c.entries)
-        x, residual = arb_mat(c.values.size, 1), right
-        for _ in range(4):
-            x = (x + self.G.transpose() * (self.G * residual)).mid()
-            residual = right - self.A * x
-        value, rest = (x.transpose() * (right + residual))[0, 0], self.G * residual
-        return Balls((value + (rest.transpose() * rest)[0, 0] / (1 - self.error)).upper())
+def inverse_form(A: Matrix, c: Balls, what: str) -> Balls:
+    """Return an upper bound on c'A⁻¹c, by any x: 2c'x − x'Ax + r'A⁻¹r with r = c − Ax; refuse a
+    symmetric matrix that is not proved to be positive definite.
+    """
+    n = A.nrows()
+    middle = np.array([float(x) for x in A.mid().entries()]).reshape(n, n)
+    if not np.isfinite(middle).all():
+        raise ProofRejected(f"{what} is out of the range of doubles")
+    values, vectors = np.linalg.eigh(middle)
+    smallest = float(np.abs(values).max()) * U / 100
+    G = as_matrix(vectors.T / np.sqrt(np.maximum(values, smallest))[:, None])
+    off = Balls((G * A * G.transpose() - as_matrix(np.eye(n))).entries())
+    error = Balls(off.size().values.reshape(n, n)).sum(axis=1).greatest().ball.upper()
+    if not error < 1:
+        raise ProofRejected(
+            f"{what} is not proved to be positive definite; its smallest eigenvalue is about"
+            f" {values[0]:.3g}"
+        )
+    x, right = arb_mat(n, 1), arb_mat(n, 1, c.entries)
+    residual = right
+    for _ in range(4):
+        x = (x + G.transpose() * (G * residual)).mid()
+        residual = right - A * x
+    value, rest = (x.transpose() * (right + residual))[0, 0], G * residual
+    return Balls((value + (rest.transpose() * rest)[0, 0] / (1 - error)).upper())

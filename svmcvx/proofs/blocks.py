@@ -1,28 +1,26 @@
-r"""Rows in blocks: both ends of the interval as sums over the blocks, in one pass, in intervals of
-doubles.
+r"""Rows in blocks of linear psvm (any intercept) and ODM: both ends of the interval as sums over
+the blocks, in one pass, in intervals of doubles.
 
-Linear psvm (any intercept) and ODM. Where the proof has no dual point, it is that of the model: for
-p > 1 :math:`\alpha_i = C s_i p\,(1-u_i)_+^{p-1}`, and for ODM :math:`\theta_i = 2c_i(C_1(1-D-u_i)_+
-- C_2(u_i-1-D)_+)`. Any multipliers within their bounds are valid, so that the rounding of these
-does not matter. With a free intercept each class is scaled until y'α = 0; sums, conjugates and
-expansions are stored by class, so that one pass suffices.
+Where the proof has no dual point, it is that of the model; any multipliers within their bounds are
+valid, so that their rounding does not matter. With a free intercept each class is scaled until
+y'α = 0: sums, conjugates and expansions are stored by class, so that one pass suffices.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.proofs.families import margin
-from svmcvx.proofs.format import SAMPLE, Proof, fingerprint_of
-from svmcvx.proofs.intervals import Floats, Interval
+from svmcvx.proofs import margin
+from svmcvx.proofs.format import Fingerprint, Proof
+from svmcvx.proofs.intervals import Floats, Interval, Rows
 from svmcvx.proofs.problem import (
+    End,
     ProofRejected,
     bias_of,
     codes_of,
@@ -60,28 +58,9 @@ def _blocks(X: Any, y: Any) -> Iterator[tuple[Any, NDArray[Any], Floats | None]]
         start += rows.shape[0]
 
 
-class _Fingerprint:
-    """The short name of data whose blocks come one after the other."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows, self.step, self.seen, self.labels = rows, max(1, rows // SAMPLE), 0, 0
-        self.sample: list[Any] = []
-
-    def add(self, X: Any, codes: NDArray[np.intp]) -> None:
-        self.sample.append(
-            sp.csr_array(X[np.arange(-self.seen % self.step, X.shape[0], self.step)])
-        )
-        self.labels = zlib.crc32(codes.astype(np.int64).tobytes(), self.labels)
-        self.seen += X.shape[0]
-
-    def name(self) -> str:
-        part = sp.csr_array(sp.vstack(self.sample))
-        return f"{fingerprint_of(self.rows, part.shape[1], part):08x}-{self.labels:08x}"
-
-
 def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> tuple[str, Floats | None]:
     """Return the name of data in blocks, and the weights of the rows unless all are 1."""
-    name, weights = _Fingerprint(rows), []
+    name, weights = Fingerprint(rows), []
     try:
         for part, labels, weight in _blocks(X, y):
             name.add(part, codes_of(labels, classes, name.seen))
@@ -93,57 +72,40 @@ def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> tuple[str,
             f"X has {name.seen} rows, the solution is of {rows}; pass the data that were solved for"
         )
     whole = np.concatenate(weights)
-    return name.name(), None if (whole == 1.0).all() else whole
+    return str(name), None if (whole == 1.0).all() else whole
 
 
-class Enclosures(NamedTuple):
-    """Objective at the model, dual objective where the proof has one, and the name of the data."""
-
-    upper: tuple[float, float]
-    lower: tuple[float, float] | None
-    fingerprint: str
-
-
-def enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
+def enclosures(proof: Proof, X: Any, y: Any) -> tuple[End, End | None, str]:
+    """Return the upper end, the lower one where the proof has a dual point, and the data's name."""
     statement = proof.statement
-    linear = statement.kernel is None and "coef" in proof.model
-    if statement.formulation not in FORMULATIONS or not linear:
+    if statement.formulation not in FORMULATIONS or "coef" not in proof.model:
         raise DataError(
             f"rows in blocks are checked for linear {', '.join(FORMULATIONS)}; load the data to"
             f" check {statement.formulation}"
         )
+    name, present = Fingerprint(statement.rows), set()
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
-        return _enclosures(decoded(proof), X, y)
-
-
-def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
-    statement, name = proof.statement, _Fingerprint(proof.statement.rows)
-    w, b, sums = Interval.exactly(proof.model["coef"]), bias_of(proof), _Sums(proof)
-    present: set[int] = set()
-    for part, labels, _ in _blocks(X, y):
-        start, (m, d) = name.seen, part.shape
-        if d != statement.columns or start + m > statement.rows:
+        sums = _Sums(decoded(proof))
+        for part, labels, _ in _blocks(X, y):
+            start, (m, d) = name.seen, part.shape
+            if d != statement.columns or start + m > statement.rows:
+                raise ProofRejected(
+                    f"the data are not those of the proof: they have {start + m} rows or more and"
+                    f" {d} columns, the proof is about {statement.rows} and {statement.columns}"
+                )
+            codes = codes_of(labels, statement.classes, start)
+            name.add(part, codes)
+            present.update(np.unique(codes).tolist())
+            used = np.flatnonzero(statement.weighted[start : start + m] > 0)
+            sums.add(part[used], start + used, np.where(codes[used] == 1, 1.0, -1.0))
+        if name.seen != statement.rows:
             raise ProofRejected(
-                f"the data are not those of the proof: they have {start + m} rows or more and"
-                f" {d} columns, the proof is about {statement.rows} and {statement.columns}"
+                f"the data are not those of the proof: they have {name.seen} rows, the proof is"
+                f" about {statement.rows}"
             )
-        codes = codes_of(labels, statement.classes, start)
-        name.add(part, codes)
-        present.update(np.unique(codes).tolist())
-        used = np.flatnonzero(statement.weighted[start : start + m] > 0)
-        rows, signs = part[used], np.where(codes[used] == 1, 1.0, -1.0)
-        sums.add(rows, start + used, signs, (Interval.times(rows, w) + b) * signs)
-    if name.seen != statement.rows:
-        raise ProofRejected(
-            f"the data are not those of the proof: they have {name.seen} rows, the proof is about"
-            f" {statement.rows}"
-        )
-    require_all(present, statement.classes)
-    norm = (w * w).sum()
-    if statement.intercept == "penalised":
-        norm = norm + Interval.exactly(b) * b
-    lower = sums.dual_value().ends if sums.name else None
-    return Enclosures((norm * 0.5 + sums.losses).ends, lower, name.name())
+        require_all(present, statement.classes)
+        lower = End(*sums.dual_value().ends) if sums.name else None
+        return End(*sums.objective().ends), lower, str(name)
 
 
 class _Sums:
@@ -151,25 +113,27 @@ class _Sums:
 
     def __init__(self, proof: Proof) -> None:
         self.proof, self.statement = proof, proof.statement
+        self.w, self.bias = Interval.exactly(proof.model["coef"]), bias_of(proof)
         self.numbers = self.statement.hyperparameters
         self.name = given_by_the_model(proof) or next(iter(proof.dual), "")
-        self.odm, self.p = self.statement.formulation == "odm", self.numbers.get("p", 1.0)
+        self.p, self.penalised = self.numbers.get("p"), self.statement.intercept == "penalised"
         weight, self.total = self.statement.weight, Interval.exactly(float(self.statement.rows))
-        if self.odm and weight is not None:
+        if self.p is None and weight is not None:
             self.total = Interval.exactly(weight).sum()
         zero, columns = Interval.exactly(0.0), Interval.exactly(np.zeros(self.statement.columns))
         self.losses = zero
         self.gains, self.conjugates, self.shifts = [zero] * 2, [zero] * 2, [zero] * 2
         self.expansions = [columns] * 2
 
-    def add(self, rows: Any, places: NDArray[np.intp], signs: Floats, u: Interval) -> None:
-        weight, band = self.statement.weighted[places], None
-        if self.odm:
-            band, height = margin.band_of(self.numbers), Interval.exactly(weight) / self.total
-            self.losses = self.losses + margin.band_losses(u, height, band)
+    def add(self, X: Any, places: Rows, signs: Floats) -> None:
+        weight, u = self.statement.weighted[places], (Interval.times(X, self.w) + self.bias) * signs
+        if self.p is None:
+            height = Interval.exactly(weight) / self.total
+            losses = margin.band_losses(u, height, self.numbers)
         else:
             height = Interval.exactly(weight) * self.numbers["C"]
-            self.losses = self.losses + margin.hinge_losses(u, height, self.p)
+            losses = margin.hinge_losses(u, height, self.p)
+        self.losses = self.losses + losses
         if not self.name:
             return
         if self.name in self.proof.dual:
@@ -177,37 +141,40 @@ class _Sums:
         else:
             given = multipliers_of(self.statement, u.middle, weight, float(self.total.middle))
         value = Interval.exactly(given)
-        if not self.odm:
+        if self.p is not None:
             value = margin.boxed(given, places, height if self.p == 1 else None, Interval)
         for k, sign in enumerate((-1.0, 1.0)):
             used = (signs == sign) & value.nonzero
-            part, cap, X = value[used], height[used], rows[used]
-            gain = part if band is None else margin.band_gains(part, cap, band)
-            columns = sp.csr_array(X.T) if sp.issparse(X) else X.T
+            part, cap, rows = value[used], height[used], X[used]
+            gain = part if self.p is not None else margin.band_gains(part, cap, self.numbers)
+            columns = sp.csr_array(rows.T) if sp.issparse(rows) else rows.T
             self.gains[k] = self.gains[k] + gain.sum()
             self.shifts[k] = self.shifts[k] + part.sum()
             self.expansions[k] = self.expansions[k] + Interval.times(columns, part)
-            if self.p > 1:
+            if self.p is not None and self.p > 1:
                 conjugates = margin.hinge_conjugates(part, cap, self.p).sum()
                 self.conjugates[k] = self.conjugates[k] + conjugates
 
+    def objective(self) -> Interval:
+        norm = (self.w * self.w).sum()
+        if self.penalised:
+            norm = norm + Interval.exactly(self.bias) * self.bias
+        return norm * 0.5 + self.losses
+
     def dual_value(self) -> Interval:
         """Return D at the multipliers, scaled by class where they have to be balanced."""
-        one = Interval.exactly(1.0)
-        free = self.statement.intercept == "free"
-        factors = margin.balancing(*self.shifts) if free else (one, one)
-        negative, positive = (
-            factor * part for factor, part in zip(factors, self.expansions, strict=True)
-        )
-        v = positive - negative
+        factors = [Interval.exactly(1.0)] * 2
+        if self.statement.intercept == "free":
+            factors = [*margin.balancing(*self.shifts)]
+        v = factors[1] * self.expansions[1] - factors[0] * self.expansions[0]
         norm = (v * v).sum().nonneg()
-        if self.statement.intercept == "penalised":
+        if self.penalised:
             shift = self.shifts[1] - self.shifts[0]
             norm = norm + (shift * shift).nonneg()
         value = norm * -0.5
         for factor, gain, conjugate in zip(factors, self.gains, self.conjugates, strict=True):
             value = value + factor * gain
-            if self.p > 1:
+            if self.p is not None and self.p > 1:
                 p = Interval.exactly(self.p)
                 value = value - factor.power(p / (p - 1.0)) * conjugate
         return value

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, NotCertified, missing_extra
 from svmcvx.proofs.blocks import FORMULATIONS, enclosures, is_in_blocks
 from svmcvx.proofs.format import Proof, ProofFile, digest_of, read_proof
-from svmcvx.proofs.intervals import Floats, Interval
-from svmcvx.proofs.problem import Problem, ProofRejected, codes_of, matrix_of, require_all
-from svmcvx.proofs.search_tree import tree_bound
+from svmcvx.proofs.intervals import Floats, Interval, Rows
+from svmcvx.proofs.problem import End, Problem, ProofRejected, codes_of, matrix_of, require_all
+from svmcvx.proofs.search_tree import search_bound
 from svmcvx.proofs.space import Space, require_small
 from svmcvx.proofs.statement import SEARCHED, Statement
 
@@ -85,14 +85,6 @@ class Verified:
         return self.holds
 
 
-class End(NamedTuple):
-    """One end of the interval: the doubles around it, and what fails."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    why: str = ""
-
-
 def verify(
     proof: Proof | str | os.PathLike[str],
     X: Any,
@@ -155,12 +147,11 @@ def verify(
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
     expected = _expected(expect)
     if is_in_blocks(X):
-        return _verified_in_blocks(proof, X, y, expected, method, tested=test is not None)
-    X, labels, T = matrix_of(X, "X"), np.asarray(y).ravel(), None
+        return _verified_in_blocks(proof, X, y, expected, method, test is not None)
+    X, labels = matrix_of(X, "X"), np.asarray(y).ravel()
     if labels.size != X.shape[0]:
         raise DataError(f"y has {labels.size} labels but X has {X.shape[0]} rows")
-    if test is not None:
-        T = matrix_of(test, "test")
+    T = None if test is None else matrix_of(test, "test")
     try:
         problem = _bound(proof, X, labels, T)
     except ProofRejected as refusal:
@@ -169,10 +160,15 @@ def verify(
     if claim.test is not None and method == "a-priori":
         raise DataError("there is no check of scores in doubles; use method='balls'")
     other = _other(claim.statement, problem.fingerprint, expected)
+    entries = problem.n * problem.n
+    if problem.kernel is None:
+        entries = X.nnz if hasattr(X, "nnz") else X.size
+    # Ball arithmetic would take long, and there is a check in doubles.
+    large = entries > MOST_ENTRIES and claim.test is None and problem.formulation in FORMULATIONS
+    in_doubles = method == "a-priori" or (method == "auto" and large)
     try:
-        in_doubles = method == "a-priori" or (method == "auto" and _is_large(problem))
         upper, lower = _ends(problem, precision, in_doubles)
-        near = _is_near(claim, upper, lower)
+        near = _is_near(claim.upper, upper) or _is_near(claim.lower, lower)
         if in_doubles and near and method == "auto" and problem.n * problem.n <= 16 * MOST_ENTRIES:
             in_doubles = False
             upper, lower = _ends(problem, precision, in_doubles)
@@ -201,16 +197,21 @@ def _expected(expect: Any) -> Statement | None:
     return found
 
 
+def _checked_again(proof: Proof) -> Proof:
+    """A proof whose dictionaries may have been changed since it was made."""
+    return replace(proof, statement=replace(proof.statement))
+
+
 def _bound(proof: Proof | str | os.PathLike[str], X: Any, labels: Any, T: Any) -> Problem:
     """A proof with its data; the arrays of a file are read only if their sizes fit the data."""
     if isinstance(proof, Proof):
         proof = _checked_again(proof)
-        codes = _codes(proof.statement.plain, X, labels)
+        codes = _codes(proof.statement, X, labels)
         _require_test(proof.test, proof.statement.columns, T)
     else:
         with ProofFile(proof) as file:
             codes = _codes(file.header.statement, X, labels)
-            _require_test(file.header.test, file.header.statement["columns"], T)
+            _require_test(file.header.test, file.header.statement.columns, T)
             proof = file.read()
     if proof.test is not None:
         low, high, given = (proof.scores[name] for name in ("lower", "upper", "label"))
@@ -222,55 +223,41 @@ def _bound(proof: Proof | str | os.PathLike[str], X: Any, labels: Any, T: Any) -
     return Problem(proof, X, codes)
 
 
-def _checked_again(proof: Proof) -> Proof:
-    """A proof whose dictionaries may have been changed since it was made."""
-    return replace(proof, statement=replace(proof.statement))
-
-
-def _codes(statement: Mapping[str, Any], X: Any, labels: Any) -> NDArray[np.intp]:
+def _codes(statement: Statement, X: Any, labels: Any) -> Rows:
     """The positions of the labels of data that have the shape and the classes of a statement."""
     for what, held in zip(("rows", "columns"), X.shape, strict=True):
-        if held != statement[what]:
+        if held != getattr(statement, what):
             raise ProofRejected(
                 f"the data are not those of the proof: they have {held} {what}, the proof is"
-                f" about {statement[what]}"
+                f" about {getattr(statement, what)}"
             )
-    codes = codes_of(labels, statement["classes"])
-    require_all(np.unique(codes), statement["classes"])
+    codes = codes_of(labels, statement.classes)
+    require_all(np.unique(codes), statement.classes)
     return codes
 
 
 def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
     """Refuse test rows that are not those of the proof, before its arrays are read."""
+    if said is None and T is not None:
+        raise ProofRejected("the proof claims nothing of test rows; leave out test")
     if said is None:
-        if T is not None:
-            raise ProofRejected("the proof claims nothing of test rows; leave out test")
         return
     if T is None:
         raise ProofRejected(
             f"the proof claims scores of {said['rows']} test rows; pass them as test"
         )
+    what = "the test rows are not those of the proof:"
     if T.shape != (said["rows"], columns):
         raise ProofRejected(
-            f"the test rows are not those of the proof: they have the shape {T.shape}, the proof is"
-            f" about {said['rows']} rows and {columns} columns"
+            f"{what} they have the shape {T.shape}, the proof is about {said['rows']} rows and"
+            f" {columns} columns"
         )
-    digest = digest_of(T)
-    if digest != said["digest"]:
-        raise ProofRejected(
-            f"the test rows are not those of the proof: digest {digest}, the proof is about"
-            f" {said['digest']}"
-        )
+    if (digest := digest_of(T)) != said["digest"]:
+        raise ProofRejected(f"{what} digest {digest}, the proof is about {said['digest']}")
 
 
 def _verified_in_blocks(
-    proof: Proof | str | os.PathLike[str],
-    X: Any,
-    y: Any,
-    expected: Statement | None,
-    method: str,
-    *,
-    tested: bool,
+    proof: Any, X: Any, y: Any, expected: Statement | None, method: str, tested: bool
 ) -> Verified:
     if method == "balls":
         raise DataError(
@@ -283,48 +270,13 @@ def _verified_in_blocks(
                 "rows in blocks are checked for both ends alone, not for scores of test rows; load"
                 " the data"
             )
-        found = enclosures(claim, X, y)
+        upper, lower, name = enclosures(claim, X, y)
     except ProofRejected as refusal:
         return Verified(None, math.inf, False, str(refusal), claim.statement)
-    lower = None if found.lower is None else End(*found.lower)
-    return _verdict(
-        claim, End(*found.upper), lower, _other(claim.statement, found.fingerprint, expected)
-    )
+    return _verdict(claim, upper, lower, _other(claim.statement, name, expected))
 
 
 # The ends of the optimum.
-
-
-def _is_large(problem: Problem) -> bool:
-    """Whether ball arithmetic would take long, and there is a check in doubles."""
-    entries = problem.n * problem.n
-    if problem.kernel is None:
-        entries = problem.X.nnz if hasattr(problem.X, "nnz") else problem.X.size
-    return (
-        entries > MOST_ENTRIES
-        and problem.proof.test is None
-        and problem.formulation in FORMULATIONS
-    )
-
-
-def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
-    """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
-    if in_doubles and problem.formulation not in FORMULATIONS:
-        raise DataError(
-            f"there is no check of {problem.formulation!r} in doubles, only of"
-            f" {', '.join(FORMULATIONS)}; use method='balls'"
-        )
-    numbers: Any = Interval
-    context: Any = nullcontext()
-    if not in_doubles:
-        context = _flint().ctx.workprec(precision)
-        numbers = import_module("svmcvx.proofs.balls").Balls
-    upper_end, lower_end = _family(problem.formulation)
-    with context, np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
-        space = Space(problem, numbers)
-        upper = _end(upper_end, space)
-        lower = _end(lower_end, space) if problem.proof.dual else None
-        return upper, _with_the_search(space, upper, lower) if problem.proof.tree else lower
 
 
 def _flint() -> Any:
@@ -334,14 +286,32 @@ def _flint() -> Any:
         raise missing_extra("python-flint", "proofs") from None
 
 
-def _family(formulation: str) -> tuple[Any, Any]:
+def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
+    """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
+    name, numbers, context = problem.formulation, Interval, nullcontext()
+    if in_doubles and name not in FORMULATIONS:
+        raise DataError(
+            f"there is no check of {name!r} in doubles, only of {', '.join(FORMULATIONS)}; use"
+            " method='balls'"
+        )
+    if not in_doubles:
+        context = _flint().ctx.workprec(precision)
+        numbers = import_module("svmcvx.proofs.balls").Balls
     # Families in balls alone need python-flint, and are imported if they are needed.
-    modules = (
-        import_module(f"svmcvx.proofs.families.{name}")
-        for name in ("margin", "indicator", "multiclass")
-    )
-    found: tuple[Any, Any] = next(m.FAMILY[formulation] for m in modules if formulation in m.FAMILY)
-    return found
+    families = ("margin", "indicator", "multiclass")
+    tables = (import_module(f"svmcvx.proofs.{family}").FAMILY for family in families)
+    evaluate = next(table[name] for table in tables if name in table)
+    with context, np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        space = Space(problem, numbers)
+        upper = _end(evaluate[0], space)
+        lower = _end(evaluate[1], space) if problem.proof.dual else None
+        if not problem.proof.tree:
+            return upper, lower
+        try:
+            found = max(search_bound(space), -math.inf if lower is None else lower.low)
+        except ProofRejected as refusal:
+            return upper, End(why=str(refusal))
+        return upper, End(found, max(found, upper.high))
 
 
 def _end(evaluate: Any, space: Any) -> End:
@@ -354,23 +324,11 @@ def _end(evaluate: Any, space: Any) -> End:
         return End(why=str(refusal))
 
 
-def _with_the_search(space: Any, upper: End, lower: End | None) -> End:
-    """The lower end with what the record of a search proves."""
-    try:
-        found = tree_bound(space)
-    except ProofRejected as refusal:
-        return End(why=str(refusal))
-    if lower is not None and not lower.why:
-        found = max(found, lower.low)
-    return End(found, max(found, upper.high))
-
-
-def _is_near(claim: Proof, upper: End, lower: End | None) -> bool:
+def _is_near(claimed: float | None, end: End | None) -> bool:
     """Whether an end that is claimed lies between the doubles around the end that was found."""
-    return any(
-        end is not None and claimed is not None and not end.why and end.low < claimed < end.high
-        for end, claimed in ((upper, claim.upper), (lower, claim.lower))
-    )
+    if claimed is None or end is None or end.why:
+        return False
+    return end.low < claimed < end.high
 
 
 # Verdicts.
@@ -388,24 +346,18 @@ def _other(statement: Statement, fingerprint: str, expected: Statement | None) -
 
 
 def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> Verified:
-    statement = claim.statement
-    low = lower if lower is not None else End()
-    if not low.why and not upper.why and low.low > upper.high:
+    low, high = End().low if lower is None else lower.low, upper.high
+    if low > high:
         crossed = (
-            f"the ends cross: the optimum is at least {low.low!r} and at most {upper.high!r}, so"
-            " that one of the checks is wrong"
+            f"the ends cross: the optimum is at least {low!r} and at most {high!r}, so that one of"
+            " the checks is wrong"
         )
-        return Verified(None, math.inf, False, crossed, statement)
+        return Verified(None, math.inf, False, crossed, claim.statement)
     why = other or _failure(claim, upper, lower)
-    ends = {"lower": low.low > -math.inf, "upper": upper.high < math.inf}
-    return Verified(
-        low.low if ends["lower"] else None,
-        upper.high,
-        not why,
-        why or _unproved(claim),
-        statement,
-        tuple(end for end, computed in ends.items() if computed),
-    )
+    ends = {"lower": low > -math.inf, "upper": high < math.inf}
+    checked = tuple(end for end, computed in ends.items() if computed)
+    found = low if ends["lower"] else None
+    return Verified(found, high, not why, why or _unproved(claim), claim.statement, checked)
 
 
 def _failure(claim: Proof, upper: End, lower: End | None) -> str:
@@ -419,15 +371,13 @@ def _failure(claim: Proof, upper: End, lower: End | None) -> str:
             f"the model's objective is at most {upper.high!r} but at least {upper.low!r}, the proof"
             f" claims {claim.upper!r}"
         )
-    if claim.lower is None:
+    if claim.lower is None or (lower is not None and lower.low >= claim.lower):
         return ""
     if lower is None:
         return (
             f"the proof claims the lower end {claim.lower!r} and has no dual point that would"
             " prove it"
         )
-    if lower.low >= claim.lower:
-        return ""
     what = f"the dual objective is at least {lower.low!r} but at most {lower.high!r}"
     if claim.tree:
         what = f"the record of the search proves {lower.low!r}"
@@ -436,10 +386,8 @@ def _failure(claim: Proof, upper: End, lower: End | None) -> str:
 
 def _unproved(claim: Proof) -> str:
     if claim.stated is not None:
-        return (
-            f"the lower end {claim.stated!r} that {SEARCHED[claim.kind]} states is not part of the"
-            " proof"
-        )
+        who = SEARCHED[claim.kind]
+        return f"the lower end {claim.stated!r} that {who} states is not part of the proof"
     if claim.lower is None or claim.upper is None:
         return f"the proof claims no {'lower' if claim.lower is None else 'upper'} end"
     return ""
@@ -457,8 +405,7 @@ def score_ends(proof: Proof, X: Any, y: Any, T: Any) -> tuple[Floats, Floats]:
     """Return both ends of the scores of every optimal machine on test rows."""
     X = matrix_of(X, "X")
     try:
-        codes = _codes(proof.statement.plain, X, np.asarray(y).ravel())
-        problem = Problem(proof, X, codes)
+        problem = Problem(proof, X, _codes(proof.statement, X, np.asarray(y).ravel()))
         return _score_ends(problem, matrix_of(T, "test"), 128)
     except ProofRejected as refusal:
         raise NotCertified(
@@ -483,25 +430,18 @@ def _with_scores(found: Verified, problem: Problem, T: Any, precision: int) -> V
     for t in np.flatnonzero(low > high)[:1]:
         why = f"the ends of the score of test row {t} cross, so that one of the checks is wrong"
         return replace(found, holds=False, why=why)
-    codes, labels = label_codes(low, high), np.empty(low.size, dtype=object)
-    for k, label in enumerate(claim.statement.classes):
-        labels[codes == k] = label
-    assert claim.test is not None  # noqa: S101 - only called with test rows
-    found = replace(found, scores=CheckedScores(low, high, labels, claim.test["digest"]))
-    why = _unconfirmed(claim, low, high)
-    return replace(found, holds=False, why=why) if found.holds and why else found
-
-
-def _unconfirmed(claim: Proof, low: Floats, high: Floats) -> str:
-    """The first claim about scores that the ends do not confirm; empty if there is none."""
+    names = np.array([*claim.statement.classes, None], dtype=object)
+    digest = dict(claim.test or {})["digest"]
+    found = replace(found, scores=CheckedScores(low, high, names[label_codes(low, high)], digest))
     lower, upper = claim.scores["lower"], claim.scores["upper"]
-    for what, rows, mine, other in (
+    for what, wrong, mine, other in (
         ("at least", ~(low >= lower) & (lower > -NOTHING), low, lower),
         ("at most", ~(high <= upper) & (upper < NOTHING), high, upper),
     ):
-        for t in np.flatnonzero(rows)[:1]:
-            return (
+        for t in np.flatnonzero(wrong)[:1] if found.holds else ():
+            why = (
                 f"the score of test row {t} is proved to be {what} {float(mine[t])!r}, the proof"
                 f" claims {float(other[t])!r}"
             )
-    return ""
+            return replace(found, holds=False, why=why)
+    return found

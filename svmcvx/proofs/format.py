@@ -20,7 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 
@@ -30,15 +30,17 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.proofs.statement import (
+    CLAIM,
     FIELDS,
+    Sizes,
     Statement,
     bytes_of,
-    check_arrays,
     checked_claim,
-    checked_statement,
     checked_test,
     dtype_of,
     exactly,
+    plain,
+    require_arrays,
 )
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -47,7 +49,6 @@ FORMAT: Final = "svmcvx-proof"
 FORMAT_VERSION: Final = 2
 HEADER: Final = "header.json"
 DIGEST: Final = "digest.txt"
-CLAIM: Final = ("lower", "upper", "kind", "stated")
 MAPPINGS: Final = ("model", "dual", "tree", "scores")
 # Limits of the archive: members, bytes of the header, and of what may be deflated to less than a
 # share of its size.
@@ -86,35 +87,24 @@ class Proof:
             raise DataError(
                 f"the statement of a proof must be a Statement, got {type(self.statement).__name__}"
             )
-        claim = [getattr(self, name) for name in CLAIM]
-        claim = [value.item() if isinstance(value, np.generic) else value for value in claim]
-        for name, value in checked_claim(self.statement.formulation, *claim).items():
-            object.__setattr__(self, name, value)
+        given = plain({name: getattr(self, name) for name in CLAIM})
+        found: dict[str, Any] = checked_claim(self.statement.formulation, given)
         for name in MAPPINGS:
-            arrays = {
-                key: exactly(f"{name}.{key}", v, dtype_of(f"{name}.{key}"))
-                for key, v in getattr(self, name).items()
-            }
-            object.__setattr__(self, name, arrays)
-        shapes = {name: values.shape for name, values in self.arrays.items()}
+            arrays = getattr(self, name).items()
+            found[name] = {key: exactly(f"{name}.{key}", values) for key, values in arrays}
         if self.test is not None:
-            object.__setattr__(self, "test", checked_test(self.statement.plain, self.test))
-        check_arrays(self.statement.plain, self.kind, shapes, tested=self.tested)
-
-    @property
-    def tested(self) -> int | None:
-        """Number of test rows; None without scores."""
-        return None if self.test is None else int(self.test["rows"])
+            found["test"] = checked_test(self.statement, self.test)
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+        shapes = {name: values.shape for name, values in self.arrays.items()}
+        require_arrays(self.statement, self.kind, shapes, self.test)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        families = {
-            "statement": self.statement.arrays,
-            **{name: getattr(self, name) for name in MAPPINGS},
-        }
+        families = {name: getattr(self, name) for name in MAPPINGS}
         return {
             f"{family}.{key}": values
-            for family, arrays in families.items()
+            for family, arrays in {"statement": self.statement.arrays, **families}.items()
             for key, values in arrays.items()
         }
 
@@ -129,13 +119,13 @@ class Proof:
 
 def write_proof(path: PathLike, proof: Proof) -> None:
     """Write a proof to a file, whole or not at all."""
-    arrays, plain = proof.arrays, proof.statement.plain
-    numbers = plain["hyperparameters"].items()
-    plain["hyperparameters"] = {name: "inf" if x == math.inf else x for name, x in numbers}
+    arrays, statement = proof.arrays, proof.statement.plain
+    numbers = statement["hyperparameters"].items()
+    statement["hyperparameters"] = {name: "inf" if x == math.inf else x for name, x in numbers}
     header = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
-        "statement": plain,
+        "statement": statement,
         "claim": {name: getattr(proof, name) for name in CLAIM},
         "arrays": {name: {"dtype": v.dtype.str, "shape": v.shape} for name, v in arrays.items()},
         **({} if proof.test is None else {"test": proof.test}),
@@ -178,11 +168,11 @@ def _compression(name: str, content: bytes) -> int:
 
 
 class Header(NamedTuple):
-    """Contents of a file before any array is read: values, shapes of arrays, and test rows."""
+    """Contents of a file before any array is read; the statement lacks its arrays."""
 
-    statement: dict[str, Any]
+    statement: Statement
     claim: dict[str, Any]
-    shapes: dict[str, tuple[int, ...]]
+    shapes: dict[str, Sizes]
     test: dict[str, Any] | None
 
 
@@ -205,11 +195,7 @@ class ProofFile:
             with _damage_of(path):
                 self._archive, self._members = _archive(path, self._stream)
                 text = self._archive.read(HEADER)
-                self.header = _header(
-                    path,
-                    json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number),
-                )
-                self._sha = hashlib.sha256(text)
+                self._sha, self.header = hashlib.sha256(text), _header(path, text.decode())
                 self._require_members()
         except BaseException:
             self._stream.close()
@@ -256,7 +242,7 @@ class ProofFile:
                 found[family][key] = self._array(name)
             if self.digest != self._sha.hexdigest():
                 raise DataError(f"{self.path} is corrupted: its contents do not match their digest")
-        statement = Statement(**self.header.statement, **found.pop("statement"))
+        statement = replace(self.header.statement, **found.pop("statement"))
         return Proof(statement=statement, **found, **self.header.claim, test=self.header.test)
 
     def _array(self, name: str) -> NDArray[Any]:
@@ -343,7 +329,8 @@ def _no_number(text: str) -> NoReturn:
     raise DataError(f"the header of a proof holds {text}, which is not a number of JSON")
 
 
-def _header(path: PathLike, content: Any) -> Header:
+def _header(path: PathLike, text: str) -> Header:
+    content = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
     version = content.get("version")
@@ -358,16 +345,14 @@ def _header(path: PathLike, content: Any) -> Header:
     if isinstance(said["hyperparameters"], dict):
         numbers = said["hyperparameters"].items()
         said["hyperparameters"] = {name: math.inf if x == "inf" else x for name, x in numbers}
-    statement = checked_statement(said)
-    claim = _require_keys(content["claim"], "claim", CLAIM)
-    claim = checked_claim(statement["formulation"], **claim)
+    statement = Statement(**said)
+    claim = checked_claim(said["formulation"], _require_keys(content["claim"], "claim", CLAIM))
     if not isinstance(content["arrays"], dict):
         raise DataError("the arrays of the header of a proof must be given by their names")
     shapes = {}
     for name, described in content["arrays"].items():
         what = f"array {name[:40]!r}"
-        _require_keys(described, what, ("dtype", "shape"))
-        shape = described["shape"]
+        shape = _require_keys(described, what, ("dtype", "shape"))["shape"]
         sizes = shape if isinstance(shape, list) else [None]
         if not all(type(size) is int and 0 <= size < 2**48 for size in sizes):
             raise DataError(
@@ -377,7 +362,7 @@ def _header(path: PathLike, content: Any) -> Header:
             raise DataError(f"the dtype of the {what} of a proof must be {dtype_of(name)}")
         shapes[name] = tuple(sizes)
     test = checked_test(statement, content["test"]) if tested else None
-    check_arrays(statement, claim["kind"], shapes, tested=test["rows"] if test else None)
+    require_arrays(statement, claim["kind"], shapes, test)
     return Header(statement, claim, shapes, test)
 
 
@@ -392,27 +377,39 @@ def _require_keys(content: Any, what: str, names: tuple[str, ...]) -> dict[str, 
 def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
     """Return a short name of the data, the same for dense and sparse storage."""
     rows = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
-    n, d = rows.shape
-    crc = fingerprint_of(n, d, rows[:: max(1, n // SAMPLE)])
     labels = np.asarray(y).ravel()
     codes = labels if coded else np.unique(labels, return_inverse=True)[1]
-    return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"
+    name = Fingerprint(rows.shape[0])
+    name.add(rows, codes)
+    return str(name)
 
 
-def fingerprint_of(n: int, d: int, part: Any) -> int:
-    """Return the checksum of a shape and of the rows that a fingerprint looks at."""
-    if sp.issparse(part):
-        part = part.copy()
-        part.sum_duplicates()
-        part.eliminate_zeros()
-        counts, columns, values = np.diff(part.indptr), part.indices, part.data
-    else:
-        filled = part != 0.0
-        counts, columns, values = filled.sum(axis=1), np.nonzero(filled)[1], part[filled]
-    crc = zlib.crc32(f"{n}x{d}".encode())
-    for piece in (counts.astype(np.int64), columns.astype(np.int64), values):
-        crc = zlib.crc32(piece.tobytes(), crc)
-    return crc
+class Fingerprint:
+    """The short name of data whose blocks of rows come one after the other."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.columns, self.seen, self.labels = rows, 0, 0, 0
+        self.parts: list[tuple[Any, Any, Any]] = []
+
+    def add(self, X: Any, codes: NDArray[Any]) -> None:
+        step = max(1, self.rows // SAMPLE)
+        part = X[-self.seen % step :: step]
+        if sp.issparse(part):
+            part = part.copy()
+            part.sum_duplicates()
+            part.eliminate_zeros()
+            self.parts.append((np.diff(part.indptr), part.indices, part.data))
+        else:
+            filled = part != 0.0
+            self.parts.append((filled.sum(axis=1), np.nonzero(filled)[1], part[filled]))
+        self.labels = zlib.crc32(codes.astype(np.int64).tobytes(), self.labels)
+        self.columns, self.seen = X.shape[1], self.seen + X.shape[0]
+
+    def __str__(self) -> str:
+        crc = zlib.crc32(f"{self.rows}x{self.columns}".encode())
+        for pieces, dtype in zip(zip(*self.parts, strict=True), (int, int, float), strict=True):
+            crc = zlib.crc32(np.concatenate(pieces).astype(dtype).tobytes(), crc)
+        return f"{crc:08x}-{self.labels:08x}"
 
 
 def digest_of(T: Any) -> str:

@@ -23,6 +23,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.intp]
+Bools: TypeAlias = NDArray[np.bool_]
 # Entries of a matrix, and bounds on their errors.
 Inexact: TypeAlias = tuple[Floats, Floats]
 
@@ -89,19 +91,14 @@ class Interval:
         return Interval(np.maximum(self.low, 0.0), np.maximum(self.high, 0.0))
 
     def size(self) -> Interval:
-        inside = (self.low <= 0) & (self.high >= 0)
-        low, high = np.abs(self.low), np.abs(self.high)
-        return Interval(np.where(inside, 0.0, np.minimum(low, high)), np.maximum(low, high))
+        return Interval(np.maximum(np.maximum(self.low, -self.high), 0.0), self.largest)
 
     def power(self, exponent: Interval | float) -> Interval:
         """Return powers of numbers that are not negative, to one positive exponent."""
-        exponent = Interval.exactly(exponent)
-        low, high = np.maximum(self.low, 0.0), np.maximum(self.high, 0.0)
-        small, large = float(exponent.low), float(exponent.high)
+        exponents, base = Interval.exactly(exponent).ends, self.nonneg()
         # Below 1 the larger exponent gives the smaller power.
-        lowest = np.minimum(low**small, low**large) * (1 - 16 * U)
-        highest = np.maximum(high**small, high**large) * (1 + 16 * U)
-        found = _outwards(lowest, highest)
+        low, high = ([end**x for x in exponents] for end in (base.low, base.high))
+        found = _outwards(np.minimum(*low) * (1 - 16 * U), np.maximum(*high) * (1 + 16 * U))
         return Interval(np.maximum(found.low - TINY, 0.0), found.high + TINY)
 
     def sum(self) -> Interval:
@@ -123,7 +120,7 @@ class Interval:
             np.where(up, a.high, np.where(down, b.high, np.maximum(a.high, b.high))),
         )
 
-    def above(self, other: Interval) -> NDArray[np.bool_]:
+    def above(self, other: Interval) -> Bools:
         """Return whether numbers are certainly above others."""
         return np.asarray(self.low > other.high)
 
@@ -134,7 +131,7 @@ class Interval:
         return exact and float(_rounded_sum(self.low * signs)) == 0.0
 
     @property
-    def nonzero(self) -> NDArray[np.bool_]:
+    def nonzero(self) -> Bools:
         """Whether each number may differ from 0."""
         return np.asarray((self.low != 0) | (self.high != 0))
 
@@ -157,7 +154,7 @@ class Interval:
     def concatenate(cls, parts: Sequence[Interval]) -> Interval:
         return cls(*(np.concatenate([getattr(x, end) for x in parts]) for end in ("low", "high")))
 
-    def scatter(self, size: int, places: NDArray[np.intp]) -> Interval:
+    def scatter(self, size: int, places: Rows) -> Interval:
         """Return an array of zeros that has the numbers at these places."""
         low, high = np.zeros(size), np.zeros(size)
         low[places], high[places] = self.low, self.high
@@ -190,14 +187,6 @@ class Interval:
         return cls.around(found, spread)
 
     @staticmethod
-    def mean(first: Floats, second: Floats) -> Inexact:
-        """Return the mean of two matrices, which is exact where they are equal."""
-        if (first == second).all():
-            return first, np.zeros_like(first)
-        mean = 0.5 * first + 0.5 * second
-        return mean, 2 * U * np.abs(mean) + TINY
-
-    @staticmethod
     def floats(matrix: Inexact) -> Inexact:
         """Return the entries of a matrix, and bounds on their errors."""
         return matrix
@@ -205,7 +194,12 @@ class Interval:
     @staticmethod
     def kernel(kernel: Any, A: Floats, B: Floats) -> Inexact:
         """Return the entries of a kernel between rows, and bounds on their errors."""
-        name, gamma, d = kernel["name"], float(kernel["gamma"]), A.shape[1]
+        name, d = kernel["name"], A.shape[1]
+        if name == "precomputed":
+            # Both triangles, whose mean is exact where they are equal.
+            mean, error = 0.5 * A + 0.5 * B, np.zeros(A.shape)
+            return (A, error) if (A == B).all() else (mean, 2 * U * np.abs(mean) + TINY)
+        gamma = float(kernel["gamma"])
         if name in ("rbf", "exponential", "laplacian"):
             distance, error = _distances(A, B, name == "laplacian")
             if name == "exponential":

@@ -14,20 +14,17 @@ Any coefficients are valid, so that they are found in doubles.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import scipy.linalg
 from flint import arb
-from numpy.typing import NDArray
 
+from svmcvx.proofs import margin
 from svmcvx.proofs.balls import Balls, Fractions, as_matrix, below, fractions
-from svmcvx.proofs.families import margin
-from svmcvx.proofs.intervals import BLOCK, Floats
-from svmcvx.proofs.problem import Problem, dense
+from svmcvx.proofs.intervals import BLOCK, Floats, Rows
+from svmcvx.proofs.problem import Problem, bias_of, dense
 from svmcvx.proofs.space import Space
-
-Rows: TypeAlias = NDArray[np.intp]
 
 # Rows of one linear system, at most.
 LARGEST: Final = 400
@@ -40,48 +37,40 @@ class Tested(NamedTuple):
     scores: Balls
     squares: Balls
 
-    def part(self, rows: Rows) -> Tested:
-        return Tested(self.rows[rows], self.scores[rows], self.squares[rows])
-
 
 class Machine:
     """Bounds on the optimal machines of a problem."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.signs, self.space = problem, problem.signs, Space(problem, Balls)
-        upper, lower = margin.FAMILY[problem.formulation]
-        self.point = margin.POINTS[problem.formulation][1](self.space)
+        upper, multipliers = margin.POINTS[problem.formulation]
+        self.point = multipliers(self.space)
         apart = self._place()
-        self.base = lower(self.space) - upper(self.space) + apart * 0.25
+        self.base = margin.lower_end(self.space) - upper(self.space) + apart * 0.25
         # Not 0, by which bounds would be divided.
         self.squared_radius = max(-below(self.base.ball), 2.0**-200)
-        self.values, rows = self.point.values, np.arange(problem.n)
-        self.gains = self.point.gain(rows, self.values)
-        sizes = self.values.middle
-        self.down, self.up = np.full(sizes.size, np.inf), np.full(sizes.size, np.inf)
-        if not self.point.signed:
-            self.down = sizes
-        if self.point.highest is not None:
-            self.up = self.point.highest.middle - sizes
+        self.gains = self.point.gain(np.arange(problem.n), self.point.values)
+        sizes, highest = self.point.values.middle, self.point.highest
+        self.down = np.full(sizes.size, np.inf) if self.point.signed else sizes
+        self.up = np.full(sizes.size, np.inf) if highest is None else highest.middle - sizes
 
     def _place(self) -> Balls:
         """Find the mean of the model and the dual point; return their squared distance."""
         problem, space, v = self.problem, self.space, self.point.coefficients
-        hard = problem.formulation == "hard_margin"
-        divisor = margin.shrink(space) if hard else Balls.exactly(1.0)
-        model, bias = problem.proof.model, Balls.exactly(problem.bias) / divisor
+        model, divisor = problem.proof.model, Balls.exactly(1.0)
+        if problem.formulation == "hard_margin":
+            divisor = margin.shrink(space)
+        given = Balls.exactly(model["coef" if problem.linear_model else "dual_coef"])
         if space.kernel is None:
-            if problem.linear_model:
-                given = Balls.exactly(model["coef"])
-            else:
-                vectors = dense(problem.X[problem.support]).T
-                given = Balls.times(vectors, Balls.exactly(model["dual_coef"]))
+            if not problem.linear_model:
+                given = Balls.times(dense(problem.X[problem.support]).T, given)
             own = Balls.times(dense(space.rows).T, v)
         else:
             self.rows = np.union1d(problem.index, problem.support)
-            places = np.searchsorted(self.rows, problem.support)
-            given = Balls.exactly(model["dual_coef"]).scatter(self.rows.size, places)
-            own = v.scatter(self.rows.size, np.searchsorted(self.rows, problem.index))
+            given, own = (
+                values.scatter(self.rows.size, np.searchsorted(self.rows, rows))
+                for values, rows in ((given, problem.support), (v, problem.index))
+            )
         given = given / divisor
         self.weights, difference = (given + own) * 0.5, given - own
         if space.kernel is None:
@@ -90,19 +79,19 @@ class Machine:
         else:
             self.scores = space.expansion(self.rows, self.weights).scores
             apart = space.expansion(self.rows, difference).norm
+        bias, shift = Balls.exactly(bias_of(problem.proof)) / divisor, v.sum()
         self.constant = Balls.exactly(0.0)
         if problem.penalised:
-            self.constant, shift = (bias + v.sum()) * 0.5, bias - v.sum()
-            apart = apart + shift * shift
+            self.constant = (bias + shift) * 0.5
+            apart = apart + (bias - shift) * (bias - shift)
         self.scores = self.scores + self.constant
         return apart.nonneg()
 
     def kernel(self, A: Floats, B: Floats) -> Balls:
         """Return inner products in feature space, a constant feature included."""
-        found = Balls(Balls.kernel(self.space.kernel, A, B).entries()) + float(
-            self.problem.penalised
-        )
-        return Balls(found.values.reshape(A.shape[0], B.shape[0]))
+        entries = Balls.kernel(self.space.kernel, A, B).entries()
+        found: Balls = Balls(np.reshape(entries, (len(A), len(B)))) + float(self.problem.penalised)
+        return found
 
     def squares(self, rows: Floats) -> Balls:
         """Return squared lengths in feature space."""
@@ -115,23 +104,26 @@ class Machine:
         scores = Balls.times(matrix, self.weights) + self.constant
         return Tested(T, scores, self.squares(T))
 
+    def data(self, chosen: Rows) -> Floats:
+        return dense(self.problem.X[self.problem.index[chosen]])
+
     def ends(self, T: Tested, chosen: Rows, C: Balls, inner: Balls, side: float) -> Floats:
         """Return lower bounds of side × score by coefficients of chosen rows, one row per score."""
-        centre = T.scores - (C * self.scores[chosen]).sum(axis=1)
+        point, centre = self.point, T.scores - (C * self.scores[chosen]).sum(axis=1)
         squares = T.squares - (C * inner).sum(axis=1) * 2.0
         if chosen.size:
-            X = dense(self.problem.X[self.problem.index[chosen]])
+            X = self.data(chosen)
             products = (as_matrix(C) * as_matrix(self.kernel(X, X))).entries()
-            squares = squares + (C * np.reshape(Balls(products).values, C.values.shape)).sum(axis=1)
+            squares = squares + (C * np.reshape(products, C.values.shape)).sum(axis=1)
         step = self._steps(chosen, C.middle * self.signs[chosen] * side, squares.middle)
         t, i = np.nonzero(C.nonzero)
         rows = chosen[i]
-        beta = self.values[rows] + C[t, i] * (side * self.signs[rows] * step[t])
-        inside = self.point.signed | np.asarray(beta.values >= 0, dtype=bool)
-        if self.point.highest is not None:
-            inside &= np.asarray(beta.values <= self.point.highest[rows].values, dtype=bool)
+        beta = point.values[rows] + C[t, i] * (side * self.signs[rows] * step[t])
+        inside = point.signed | np.asarray(beta.values >= 0, dtype=bool)
+        if point.highest is not None:
+            inside &= np.asarray(beta.values <= point.highest[rows].values, dtype=bool)
         gained = np.full(C.values.shape, arb(0), dtype=object)
-        change = (self.point.gain(rows, beta) - self.gains[rows]).values
+        change = (point.gain(rows, beta) - self.gains[rows]).values
         gained[t, i] = np.where(inside, change, arb("-inf"))
         eta = Balls.exactly(np.where(step > 0.0, step, 1.0))
         bound = (self.base + Balls(gained).sum(axis=1)) / eta - eta * squares * 0.25
@@ -157,61 +149,53 @@ class Machine:
         best = np.sort(np.argsort(added, kind="stable")[:LARGEST])
         return rows[best], added[best]
 
+    def promising(self, T: Tested, inner: Balls, side: float) -> Rows:
+        """Return the single row with the coefficient 1 that promises most for each test row."""
+        own, point = self.squares(self.data(np.arange(self.problem.n))).middle, self.point
+        bend = 0.25 * np.maximum(T.squares.middle[:, None] - 2.0 * inner.middle + own, 0.0)
+        bend += 0.5 * point.bends
+        targets = self.signs * point.slopes - self.scores.middle
+        room = np.where(side * self.signs > 0, self.up, self.down)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            step = np.minimum(np.sqrt(self.squared_radius / bend), room)
+            promise = side * targets - self.squared_radius / step - step * bend
+        promise = np.nan_to_num(np.where(room > 0, promise, -np.inf), nan=-np.inf)
+        return np.asarray(np.argmax(promise, axis=1))
+
 
 def score_ends(problem: Problem, T: Any) -> tuple[Floats, Floats]:
     """Return both ends of the score of every optimal machine, infinite where nothing is proved."""
     machine, m = Machine(problem), int(T.shape[0])
     chosen, added = machine.with_room()
+    X, none = machine.data(chosen), np.zeros(0, dtype=np.intp)
     found = {side: np.full(m, -np.inf) for side in (1.0, -1.0)}
     width = max(1, BLOCK // max(problem.n, int(T.shape[1])))
     for start in range(0, m, width):
         part = np.arange(start, min(start + width, m))
-        _improve(machine, machine.tested(dense(T[part])), chosen, added, part, found)
-    return found[1.0], -found[-1.0]
-
-
-def _improve(
-    machine: Machine, T: Tested, chosen: Rows, added: Floats, part: Rows, found: dict[float, Floats]
-) -> None:
-    """Take in the ends of a block by the system, and by no coefficients or single ones."""
-    problem, free = machine.problem, machine.problem.free
-    if chosen.size:
-        X = dense(problem.X[problem.index[chosen]])
-        inner = machine.kernel(T.rows, X)
-        C = _coefficients(machine.kernel(X, X), inner, added, balanced=free)
-        for side, best in found.items() if C is not None else ():
-            ends = machine.ends(T, chosen, Balls.exactly(C), inner, side)
-            best[part] = np.maximum(best[part], ends)
-    if not free:
-        none = Balls.exactly(np.zeros((part.size, 0)))
+        tested = machine.tested(dense(T[part]))
+        choices: list[tuple[Rows, Any, Balls]] = []
+        if chosen.size:
+            inner = machine.kernel(tested.rows, X)
+            C = _coefficients(machine.kernel(X, X), inner, added, balanced=problem.free)
+            choices += [] if C is None else [(chosen, C, inner)]
+        if not problem.free:
+            choices.append((none, np.zeros((part.size, 0)), Balls(np.zeros((part.size, 0)))))
         for side, best in found.items():
-            ends = machine.ends(T, np.zeros(0, dtype=np.intp), none, none, side)
-            best[part] = np.maximum(best[part], ends)
-        return
-    undecided = np.flatnonzero(~((found[1.0][part] > 0) | (-found[-1.0][part] <= 0)))
-    if undecided.size:
-        T, part = T.part(undecided), part[undecided]
-        inner = machine.kernel(T.rows, dense(problem.X[problem.index]))
+            for rows, C, inner in choices:
+                ends = machine.ends(tested, rows, Balls.exactly(C), inner, side)
+                best[part] = np.maximum(best[part], ends)
+        undecided = np.flatnonzero(~((found[1.0][part] > 0) | (-found[-1.0][part] <= 0)))
+        if not (problem.free and undecided.size):
+            continue
+        tested = Tested(tested.rows[undecided], tested.scores[undecided], tested.squares[undecided])
+        part = part[undecided]
+        inner = machine.kernel(tested.rows, machine.data(np.arange(problem.n)))
         for side, best in found.items():
-            row = _promising(machine, T, inner, side)
+            row = machine.promising(tested, inner, side)
             rows, C = np.unique(row), (row[:, None] == np.unique(row)).astype(np.float64)
-            ends = machine.ends(T, rows, Balls.exactly(C), inner[:, rows], side)
+            ends = machine.ends(tested, rows, Balls.exactly(C), inner[:, rows], side)
             best[part] = np.maximum(best[part], ends)
-
-
-def _promising(machine: Machine, T: Tested, inner: Balls, side: float) -> Rows:
-    """The single row with the coefficient 1 that promises most for each test row."""
-    problem, point = machine.problem, machine.point
-    own = machine.squares(dense(problem.X[problem.index])).middle
-    bend = 0.25 * np.maximum(T.squares.middle[:, None] - 2.0 * inner.middle + own, 0.0)
-    bend += 0.5 * point.bends
-    targets = machine.signs * point.slopes - machine.scores.middle
-    room = np.where(side * machine.signs > 0, machine.up, machine.down)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        step = np.minimum(np.sqrt(machine.squared_radius / bend), room)
-        promise = side * targets - machine.squared_radius / step - step * bend
-    promise = np.nan_to_num(np.where(room > 0, promise, -np.inf), nan=-np.inf)
-    return np.asarray(np.argmax(promise, axis=1))
+    return found[1.0], -found[-1.0]
 
 
 def _coefficients(gram: Balls, inner: Balls, added: Floats, *, balanced: bool) -> Fractions | None:
@@ -234,10 +218,9 @@ def _coefficients(gram: Balls, inner: Balls, added: Floats, *, balanced: bool) -
         if balanced:
             ones = scipy.linalg.cho_solve(factor, np.ones((system.shape[0], 1)))
             c = c + ones * ((1.0 - c.sum(axis=0)) / ones.sum())
-        if not np.isfinite(c).all():
-            continue
-        found = fractions(c.T)
-        if balanced:
-            found[:, np.argmin(added)] += 1 - found.sum(axis=1)
-        return found
+        if np.isfinite(c).all():
+            found = fractions(c.T)
+            if balanced:
+                found[:, np.argmin(added)] += 1 - found.sum(axis=1)
+            return found
     return None

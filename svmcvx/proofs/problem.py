@@ -4,9 +4,10 @@ proof as plain arrays.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,14 +15,20 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.proofs.format import Proof, fingerprint
+from svmcvx.proofs.intervals import Floats, Rows
 from svmcvx.proofs.statement import Statement
-
-Floats: TypeAlias = NDArray[np.float64]
-Rows: TypeAlias = NDArray[np.intp]
 
 
 class ProofRejected(Exception):
     """A point of the proof does not prove anything; the message says what fails."""
+
+
+class End(NamedTuple):
+    """One end of the interval: the doubles around it, and what fails."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    why: str = ""
 
 
 def matrix_of(X: Any, name: str) -> Any:
@@ -73,7 +80,7 @@ def multipliers_of(statement: Statement, u: Floats, weight: Floats, whole: float
     numbers = statement.hyperparameters
     with np.errstate(over="ignore", invalid="ignore"):
         if statement.formulation == "odm":
-            C1, C2, D = (numbers[name] for name in ("C1", "C2", "D"))
+            C1, C2, D = numbers.values()
             slopes = C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0)
             value = 2.0 * weight / whole * slopes
         else:
@@ -84,22 +91,18 @@ def multipliers_of(statement: Statement, u: Floats, weight: Floats, whole: float
 
 def given_by_the_model(proof: Proof) -> str:
     """Return the name of the multipliers that the model of a linear machine has to give, if any."""
-    statement = proof.statement
-    plain = proof.lower is not None and "coef" in proof.model and statement.kernel is None
-    if proof.dual or not plain:
+    names = {"odm": "theta", "psvm": "alpha", "penalised psvm": "alpha"}
+    smooth = proof.statement.hyperparameters.get("p", 2.0) > 1
+    if proof.dual or proof.lower is None or "coef" not in proof.model or not smooth:
         return ""
-    if statement.formulation == "odm":
-        return "theta"
-    hinge = statement.formulation in ("psvm", "penalised psvm")
-    return "alpha" if hinge and statement.hyperparameters["p"] > 1 else ""
+    return names.get(proof.statement.formulation, "")
 
 
 def decoded(proof: Proof) -> Proof:
     """Return a proof with numbers for the codes 0 (none), 1 (the bound), and 2 (between)."""
     if "code" not in proof.dual:
         return proof
-    code, between = proof.dual["code"], proof.dual["between"]
-    weight = proof.statement.weighted
+    (code, between), weight = (proof.dual[k] for k in ("code", "between")), proof.statement.weighted
     if (code > 2).any() or int((code == 2).sum()) != between.size:
         raise ProofRejected(
             "dual.code holds bytes from 0 to 2, with an entry of dual.between for each 2"
@@ -132,8 +135,7 @@ class Problem:
         self.index: Rows = np.flatnonzero(statement.weighted > 0)
         self.n, self.weight = int(self.index.size), statement.weighted[self.index]
         self.signs = np.where(codes[self.index] == 1, 1.0, -1.0)
-        name = given_by_the_model(proof)
-        if name:
+        if name := given_by_the_model(proof):
             self.proof = replace(self.proof, dual={name: self._given_by_the_model()})
 
     @cached_property
@@ -161,10 +163,6 @@ class Problem:
             raise ProofRejected("the support of the model names a row twice")
         return np.asarray(support, dtype=np.intp)
 
-    @property
-    def bias(self) -> float:
-        return bias_of(self.proof)
-
     def has(self, name: str) -> bool:
         return name in self.statement.hyperparameters
 
@@ -177,7 +175,8 @@ class Problem:
 
     def _given_by_the_model(self) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
-            u = self.signs * (self.X[self.index] @ self.proof.model["coef"] + self.bias)
+            scores = self.X[self.index] @ self.proof.model["coef"] + bias_of(self.proof)
+            u = self.signs * scores
             part = multipliers_of(self.statement, u, self.weight, float(self.weight.sum()))
             sums = [float(part[self.signs == sign].sum()) for sign in (-1.0, 1.0)]
             if self.free and min(sums) > 0:

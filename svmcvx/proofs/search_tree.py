@@ -1,4 +1,4 @@
-r"""The tree of a search for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double
+r"""The records of searches for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double
 precision with bounds on the rounding.
 
 ``docs/proof_format.md``, section Trees, has the formulas: for any multipliers β within their limits
@@ -9,16 +9,15 @@ each point of a node costs at least
 
 so that the points below a value U lie within :math:`\sqrt{U - D}` of m, which gives new M, and
 decides rows that the ball leaves no choice. With a kernel all of this is evaluated with the kernel
-itself; the factor that the search worked on is not needed.
-
-A point of no leaf costs at least the smallest U, or drops a whole class; a point of a leaf costs at
-least the largest D on the way to it. Where double precision does not show that a leaf is at least
-its U, its last multipliers do, in fractions without a kernel.
+itself. A point of no leaf costs at least the smallest U, or drops a whole class. Where double
+precision does not show that a leaf is at least its U, its last multipliers do, in fractions without
+a kernel.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -26,12 +25,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import SLACK, Floats, U
+from svmcvx.proofs.intervals import SLACK, Bools, Floats, U
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 from svmcvx.proofs.space import Space, require_small
 
 Integers: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
 States: TypeAlias = NDArray[np.int8]
 
 FREE, KEPT, DROPPED = 0, 1, 2
@@ -46,16 +44,22 @@ STACK: Final = 2**28
 EXACT: Final = 100_000
 
 
-def tree_bound(space: Space[Any]) -> float:
+def search_bound(space: Space[Any]) -> float:
+    """Return the lower end that the record of a search proves."""
     with np.errstate(all="ignore"):
         rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
-        return _Tree(space.problem, rows).bound()
+        (bound,) = (RECORDS[kind] for kind in RECORDS if kind in space.problem.proof.tree)
+        return bound(space.problem, rows)
 
 
 class _Step(NamedTuple):
-    """One bound: a price and a value to be below, flipped marks, multipliers, and an interval."""
+    """One bound: a price of each row and the paid budget, a value to be below, flipped marks,
+    multipliers, and an interval.
+    """
 
     price: float
+    height: Floats
+    paid: float
     upper: float
     flips: Integers
     rows: Integers
@@ -94,22 +98,21 @@ class _Vectors:
             rows = np.column_stack([rows, np.ones(len(rows))])
         # Zeros have one sign.
         rows = rows * problem.signs[:, None] + 0.0
-        self.first, self.weight = _distinct(rows, problem.weight)
-        self.given, self.signs = rows[self.first], problem.signs[self.first]
+        first, self.weight = _distinct(rows, problem.weight)
+        self.given, self.signs = rows[first], problem.signs[first]
         # In fractions: the rows less this, times their labels.
         self.centre = np.zeros(rows.shape[1])
         if problem.free:
             self.given, self.centre = self.given[:, :-1], problem.proof.tree["centre"]
         # Subtraction rounds each coordinate by its own last place.
         distinct = self.given - self.signs[:, None] * self.centre
-        exponents = np.frexp(distinct[distinct != 0])[1]
-        ends = exponents if exponents.size else np.zeros(1, dtype=int)
-        if max(int(ends.max()), -int(ends.min())) > LARGEST:
+        exponents, columns = np.frexp(distinct[distinct != 0])[1], distinct.shape[1]
+        if np.abs(exponents).max(initial=0) > LARGEST:
             raise ProofRejected(
                 "the rows of the data are too large or too small for the check of a tree"
             )
-        columns = distinct.shape[1]
-        scale = math.ldexp(1.0, int(ends.max()) + math.ceil(math.log2(max(columns, 1)) / 2))
+        largest = int(exponents.max()) if exponents.size else 0
+        scale = math.ldexp(1.0, largest + math.ceil(math.log2(columns) / 2))
         self.unit, self.H = scale * scale, np.ascontiguousarray(distinct / scale)
         squares = np.einsum("ij,ij->i", self.H, self.H) * (1 + (columns + 8) * U)
         # No price is so large that a row of zeros is one of some length.
@@ -144,8 +147,8 @@ class _Kernel:
     def __init__(self, space: Space[Any]) -> None:
         problem, self.tolerance = space.problem, space.tolerance
         labelled = np.column_stack([dense(space.rows) + 0.0, problem.signs])
-        self.first, self.weight = _distinct(labelled, problem.weight)
-        self.signs, index = problem.signs[self.first], problem.index[self.first]
+        first, self.weight = _distinct(labelled, problem.weight)
+        self.signs, index = problem.signs[first], problem.index[first]
         K, error = space.floats(index, index)
         diagonal = np.abs(np.diagonal(K))
         K = K + self.tolerance * np.diag(diagonal) + float(problem.penalised)
@@ -156,10 +159,8 @@ class _Kernel:
                 "the kernel of the data is too large or too small for the check of a tree"
             )
         self.unit = math.ldexp(1.0, exponent) ** 2
-        self.Q, self.diagonal = (
-            K * self.signs[:, None] * self.signs / self.unit,
-            diagonal / self.unit,
-        )
+        self.Q = K * self.signs[:, None] * self.signs / self.unit
+        self.diagonal = diagonal / self.unit
         # Errors of the entries, and of the sums above.
         rounding = 8 * U * (1.0 + self.tolerance)
         self.error = (float(error.max()) / self.unit + rounding) * SLACK + LOST
@@ -195,7 +196,7 @@ class _Kernel:
 
 
 class _Tree:
-    """The arrays of a proof, gone through once, and the rows that they are about."""
+    """The nodes of a tree, gone through once, and the rows that they are about."""
 
     def __init__(self, problem: Problem, rows: _Vectors | _Kernel) -> None:
         self.data, self.length, self.weight, self.signs = rows, rows.length, rows.weight, rows.signs
@@ -238,8 +239,12 @@ class _Tree:
         flips, betas = (
             slice(*self.ends[entry][number : number + 2].tolist()) for entry in ("flip", "beta")
         )
+        price = float(tree["price"][number]) if "price" in tree else self.price
+        price = _down(price * self.unit)
         return _Step(
-            _down((float(tree["price"][number]) if "price" in tree else self.price) * self.unit),
+            price,
+            np.maximum(price * self.weight * (1 - 4 * U) - LOST, 0.0),
+            0.0 if math.isinf(self.k) else price * self.k,
             _up(float(tree["upper"][number]) * self.unit),
             tree["flip_row"][flips].astype(np.int64),
             tree["beta_row"][betas].astype(np.int64),
@@ -307,11 +312,10 @@ class _Tree:
             if node.bound >= step.upper:
                 return
             node.marked[step.flips] ^= True
-            height = np.maximum(step.price * self.weight * (1 - 4 * U) - LOST, 0.0)
-            beta = self._beta(node, step, height)
+            beta = self._beta(node, step)
             low = step.at if step.side > 0 else node.low
             high = step.at if step.side < 0 else node.high
-            value, found = self._value(node, step, beta, height, low, high)
+            value, found = self._value(node, step, beta, low, high)
             if not math.isfinite(value):
                 continue
             if step.side:
@@ -321,7 +325,7 @@ class _Tree:
                     node.low = max(node.low, step.at)
                 continue
             if value >= step.upper and found.influence > 0:
-                value, found = self._shortened(node, step, beta, height, value, found)
+                value, found = self._shortened(node, step, beta, value, found)
             if value > node.bound:
                 node.bound = value
                 self.influence = max(self.influence, found.influence / max(value, step.upper))
@@ -331,23 +335,20 @@ class _Tree:
         if node.low > node.high:
             node.bound = math.inf
 
-    def _paid(self, step: _Step) -> float:
-        return 0.0 if math.isinf(self.k) else step.price * self.k
-
     def _value(
-        self, node: _Node, step: _Step, beta: Floats, height: Floats, low: float, high: float
+        self, node: _Node, step: _Step, beta: Floats, low: float, high: float
     ) -> tuple[float, _Combination]:
         """Return D from below, for intercepts between two numbers, and m."""
         dropped = node.state == DROPPED
-        gain, prices, given = beta, float(height[dropped].sum()), self._paid(step)
+        gain, prices = beta, float(step.height[dropped].sum())
         if self.cut:
-            over = np.maximum(beta - height / self.cut * (1 - 8 * U), 0.0)
+            over = np.maximum(beta - step.height / self.cut * (1 - 8 * U), 0.0)
             lost = np.where(dropped, beta, np.where(node.state == KEPT, over, 0.0))
             gain = beta - self.cut * lost
         found = self.data.combination(beta)
         total, square = float(np.abs(beta).sum()) * (1.0 + self.cut), found.longest * found.longest
-        sizes = total + prices + square + given
-        value = float(gain.sum()) + prices - square - given
+        sizes = total + prices + square + step.paid
+        value = float(gain.sum()) + prices - square - step.paid
         if self.free:
             delta, reach = float(beta @ self.signs), max(abs(low), abs(high))
             value -= max(delta * low, delta * high)
@@ -355,25 +356,19 @@ class _Tree:
         return value - (self.m + 32) * U * sizes - LOST, found
 
     def _shortened(
-        self,
-        node: _Node,
-        step: _Step,
-        beta: Floats,
-        height: Floats,
-        value: float,
-        found: _Combination,
+        self, node: _Node, step: _Step, beta: Floats, value: float, found: _Combination
     ) -> tuple[float, _Combination]:
         """Return D and m of shorter multipliers, less prone to rounding, where still D ≥ U."""
         square = found.longest * found.longest
         # D(s) = cs + p − s²‖m‖² at s times the multipliers, up to the rest of the losses of kept
         # rows.
-        constant = float(height[node.state == DROPPED].sum()) - self._paid(step)
+        constant = float(step.height[node.state == DROPPED].sum()) - step.paid
         slope, wanted = value + square - constant, step.upper - constant
         root = slope * slope - 4.0 * square * wanted
         if not (root > 0 and slope > 0):
             return value, found
         share = min(2.0 * max(wanted, 0.0) / (slope + math.sqrt(root)) * (1.0 + 2.0**-20), 1.0)
-        shorter = self._value(node, step, share * beta, height, node.low, node.high)
+        shorter = self._value(node, step, share * beta, node.low, node.high)
         return shorter if shorter[0] >= step.upper else (value, found)
 
     def _tighten(self, node: _Node, radius: float, found: _Combination) -> None:
@@ -390,9 +385,9 @@ class _Tree:
         lower = np.flatnonzero(free & (most > self.cut) & (most < node.M))
         node.M[lower] = np.minimum(_few_digits(most[lower]), node.M[lower])
 
-    def _beta(self, node: _Node, step: _Step, height: Floats) -> Floats:
+    def _beta(self, node: _Node, step: _Step) -> Floats:
         """Return the multipliers within their limits."""
-        free, limits = node.state == FREE, height / np.maximum(node.M, self.cut) * (1 - 8 * U)
+        free, limits = node.state == FREE, step.height / np.maximum(node.M, self.cut) * (1 - 8 * U)
         limits = np.maximum(limits - LOST, 0.0)
         beta = np.where(node.marked & free, limits, 0.0)
         rows = step.rows
@@ -411,7 +406,7 @@ class _Tree:
         if not steps or bound >= steps[-1].upper or self.cut:
             return bound
         step = steps[-1]
-        prices = _down(step.price * weight) - _up(self._paid(step))
+        prices = _down(step.price * weight) - _up(step.paid)
         square, share = self._least_norm(node, step)
         self.influence = max(self.influence, share * min(square, step.upper) if share else 0.0)
         return max(bound, _down(square + prices))
@@ -461,3 +456,9 @@ def _below(value: Fraction) -> float:
         return _down(float(value))
     except OverflowError:
         return math.nextafter(math.inf, 0.0)
+
+
+# What each record proves, by an array that it alone has.
+RECORDS: Final[dict[str, Callable[[Problem, _Vectors | _Kernel], float]]] = {
+    "branch": lambda problem, rows: _Tree(problem, rows).bound()
+}

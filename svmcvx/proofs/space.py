@@ -1,38 +1,34 @@
 r"""The feature space of a problem: scores and norms of the model and of dual points, in balls or in
 intervals of doubles; and kernels that are not definite on every data set.
 
-These have to be symmetric and positive semidefinite, up to rounding, on the rows that a proof uses.
-The matrix is scaled to a diagonal of ones, so that no entry hides another. A Cholesky factorisation
-of it plus a multiple of the identity that ends in doubles proves that no eigenvalue is below minus
-that multiple and what rounding may add: in any order of summation the factor's product differs from
-the matrix by at most :math:`(n + 1)\,2^{-53}` in each entry, relatively to the diagonal ([Rump],
+These have to be symmetric and positive semidefinite up to rounding on the rows that a proof uses.
+A Cholesky factorisation, in doubles, of the matrix scaled to a diagonal of ones and enlarged there
+proves that no eigenvalue is below minus what was added and what rounding may add: its product is
+off by at most :math:`(n + 1)\,2^{-53}` in each entry, in any order of summation ([Rump],
 verification of positive definiteness, 2006).
 
 With the tolerance :math:`\tau` that this proves, :math:`K + \tau\,\mathrm{diag}(K)` is positive
-semidefinite, and the squared norm of coefficients v in it is larger by :math:`\tau\sum
-K_{ii}v_i^2`. A point for which that is not small relative to the end that it proves is refused: it
-would prove what the rounding of the matrix says.
+semidefinite, and the squared norm of coefficients v is larger by :math:`\tau\sum K_{ii}v_i^2` in
+it. A point for which that is not small relatively to the end that it proves is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import BLOCK, SLACK, Floats, Inexact, Interval, U
-from svmcvx.proofs.problem import Problem, ProofRejected, dense
+from svmcvx.proofs.intervals import BLOCK, SLACK, Floats, Inexact, Interval, Rows, U
+from svmcvx.proofs.problem import Problem, ProofRejected, bias_of, dense
 
 if TYPE_CHECKING:
     from svmcvx.proofs.balls import Balls
 
 N = TypeVar("N", Interval, "Balls")
-Rows: TypeAlias = NDArray[np.intp]
 
 # Entries of a kernel that are stored for the next product.
 STORED: Final = 15 * BLOCK
@@ -58,29 +54,29 @@ class Space(Generic[N]):
     def __init__(self, problem: Problem, numbers: type[N]) -> None:
         self.problem, self.kernel = problem, problem.kernel
         self.numbers: type[N] = numbers
-        self.precomputed = self.kernel is not None and self.kernel["name"] == "precomputed"
         self.influence, self.tolerance, self.diagonal = 0.0, 0.0, np.zeros(0)
-        if may_be_indefinite(problem):
+        if is_precomputed(problem):
             require_symmetric(problem)
+        if may_be_indefinite(problem):
             self.tolerance, self.diagonal = proved_definite(problem, self.floats)
 
     def floats(self, rows: Rows, columns: Rows) -> Inexact:
         """Return entries of a kernel, without a constant feature, and bounds on their errors."""
-        if self.precomputed:
-            return Interval.mean(*self._halves(rows, columns))
-        found: Inexact = self.numbers.floats(self.gram(rows, columns))
+        given = is_precomputed(self.problem)
+        numbers: Any = Interval if given else self.numbers
+        found: Inexact = numbers.floats(numbers.kernel(self.kernel, *self._pair(rows, columns)))
         return found
 
     def gram(self, rows: Rows, columns: Rows) -> Any:
         """Return the matrix of the kernel between rows of the data, without a constant feature."""
-        X = self.problem.X
-        if self.precomputed:
-            return self.numbers.mean(*self._halves(rows, columns))
-        return self.numbers.kernel(self.kernel, dense(X[rows]), dense(X[columns]))
+        return self.numbers.kernel(self.kernel, *self._pair(rows, columns))
 
-    def _halves(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
+    def _pair(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
+        """Both triangles of a matrix that is given; else the rows themselves."""
         X = self.problem.X
-        return dense(X[rows])[:, columns], dense(X[:, rows])[columns].T
+        if is_precomputed(self.problem):
+            return dense(X[rows])[:, columns], dense(X[:, rows])[columns].T
+        return dense(X[rows]), dense(X[columns])
 
     @cached_property
     def rows(self) -> Any:
@@ -90,7 +86,7 @@ class Space(Generic[N]):
     def model(self) -> Point[N]:
         """Scores with the bias, and squared norm with a penalised bias, of the model."""
         problem, model = self.problem, self.problem.proof.model
-        bias = self.numbers.exactly(problem.bias)
+        bias = self.numbers.exactly(bias_of(problem.proof))
         if problem.linear_model:
             w = self.numbers.exactly(model["coef"])
             scores, norm = self.numbers.times(self.rows, w), (w * w).sum()
@@ -139,14 +135,12 @@ class Space(Generic[N]):
 
     def _kernel_scores(self, columns: Rows, v: N) -> tuple[N, N]:
         """Scores of the rows that take part, and of the columns themselves."""
-        index, rows = self.problem.index, np.union1d(self.problem.index, self.columns)
+        index = self.problem.index
         if not columns.size:
             return self.numbers.exactly(np.zeros(index.size)), v
-        if rows.size * self.columns.size <= STORED and np.isin(columns, self.columns).all():
-            blocks, v = (
-                self._stored,
-                v.scatter(self.columns.size, np.searchsorted(self.columns, columns)),
-            )
+        rows, used = np.union1d(index, self.columns), self.columns
+        if rows.size * used.size <= STORED and np.isin(columns, used).all():
+            blocks, v = self._stored, v.scatter(used.size, np.searchsorted(used, columns))
         else:
             rows = np.union1d(index, columns)
             blocks = self._blocks(rows, columns)
@@ -196,17 +190,19 @@ def require_small(influence: float, low: float, high: float) -> None:
         )
 
 
+def is_precomputed(problem: Problem) -> bool:
+    return problem.kernel is not None and problem.kernel["name"] == "precomputed"
+
+
 def may_be_indefinite(problem: Problem) -> bool:
     kernel = problem.kernel or {"name": "linear"}
-    name = kernel["name"]
-    return name in ("precomputed", "sigmoid") or (name == "polynomial" and kernel["coef0"] < 0)
+    below_0 = kernel["name"] == "polynomial" and kernel["coef0"] < 0
+    return below_0 or kernel["name"] in ("precomputed", "sigmoid")
 
 
 def require_symmetric(problem: Problem) -> None:
     """Refuse a precomputed kernel that is not symmetric to rounding on the rows that are used."""
     X, used = problem.X, problem.used
-    if problem.kernel is None or problem.kernel["name"] != "precomputed":
-        return
     size = np.sqrt(np.abs(X.diagonal()[used]))
     for part in parts(used.size, used.size):
         first, second = dense(X[used[part]])[:, used], dense(X[:, used[part]])[used].T
@@ -226,8 +222,7 @@ def proved_definite(
     not.
     """
     kernel, used, n = problem.kernel, problem.used, problem.used.size
-    assert kernel is not None  # noqa: S101 - that of the linear machine is definite
-    if n > TESTED and kernel["name"] != "precomputed":
+    if n > TESTED and kernel and kernel["name"] != "precomputed":
         raise ProofRejected(
             f"the kernel {kernel['name']} may be indefinite, which is tested on up to"
             f" {TESTED} rows; these are {n}: precompute its matrix"
@@ -259,7 +254,12 @@ def proved_definite(
     for tolerance in (0.0, off + 2 * rounding, allowed):
         shifted = A.copy()
         shifted.flat[:: n + 1] += tolerance - off - rounding
-        if _has_factor(shifted.T):
+        try:
+            # The transpose of a symmetric matrix, which is overwritten.
+            L = scipy.linalg.cholesky(shifted.T, lower=True, overwrite_a=True, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            continue
+        if np.isfinite(L).all():
             full = np.zeros(problem.codes.size)
             full[used] = diagonal
             return min(tolerance, allowed), full
@@ -267,12 +267,3 @@ def proved_definite(
         "the kernel is indefinite on these data: scaled to a diagonal of ones it is not proved to"
         f" have no eigenvalue below {-allowed:.3g}"
     )
-
-
-def _has_factor(A: Floats) -> bool:
-    """Whether the Cholesky factorisation of a symmetric matrix ends, which is overwritten."""
-    try:
-        L = scipy.linalg.cholesky(A, lower=True, overwrite_a=True, check_finite=False)
-    except scipy.linalg.LinAlgError:
-        return False
-    return bool(np.isfinite(L).all())

@@ -378,7 +378,7 @@ def test_the_second_checker_shares_nothing_with_the_package():
 )
 def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
     from svmcvx.proofs.balls import fractions
-    from svmcvx.proofs.families.multiclass import Loss
+    from svmcvx.proofs.multiclass import Loss
 
     rng = np.random.default_rng(seed)
     loss = Loss.__new__(Loss)

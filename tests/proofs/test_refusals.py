@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.proofs import Proof, checker, fingerprint, read_proof, verify, write_proof
+from svmcvx.proofs import Proof, checker, fingerprint, margin, read_proof, verify, write_proof
 from svmcvx.proofs.blocks import described
 from svmcvx.proofs.checker import score_ends
-from svmcvx.proofs.families import margin
-from svmcvx.proofs.families.indicator import LARGEST
+from svmcvx.proofs.indicator import LARGEST
 from tests.proofs.forgeries.corpus import blocks_of
 from tests.proofs.forgeries.honest import SOLUTIONS, TEST, X, Y
 

@@ -14,9 +14,8 @@ import scipy.sparse as sp
 flint = pytest.importorskip("flint")
 
 import svmcvx as sx  # noqa: E402
-from svmcvx.proofs import fingerprint, space  # noqa: E402
+from svmcvx.proofs import fingerprint, indicator, margin, multiclass, space  # noqa: E402
 from svmcvx.proofs.balls import Balls  # noqa: E402
-from svmcvx.proofs.families import indicator, margin, multiclass  # noqa: E402
 from svmcvx.proofs.intervals import Interval  # noqa: E402
 from svmcvx.proofs.predictions import Machine  # noqa: E402
 from svmcvx.proofs.problem import Problem, ProofRejected  # noqa: E402
@@ -159,11 +158,12 @@ def test_a_matrix_is_definite_up_to_what_its_factorisation_may_round():
 
 def test_the_mean_of_a_matrix_and_its_transpose_is_rounded():
     K = np.array([[1.0, 0.3], [0.3 + 1e-16, 1.0]])
-    mean, error = Interval.mean(K, K.T)
+    given = {"name": "precomputed"}
+    mean, error = Interval.kernel(given, K, K.T)
     exact = (fraction(K[0, 1]) + fraction(K[1, 0])) / 2
     assert abs(fraction(mean[0, 1]) - exact) <= fraction(error[0, 1])
     assert U * exact <= fraction(error[0, 1]) <= 3 * U * exact
-    assert not Interval.mean(K, K)[1].any()
+    assert not Interval.kernel(given, K, K)[1].any()
 
 
 # Trees of one node: D is a formula of the multipliers.

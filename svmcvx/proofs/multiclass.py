@@ -1,17 +1,9 @@
-r"""Machines of several classes, in balls; ``docs/proof_format.md`` has the losses :math:`\ell` of
-the differences of scores :math:`f_{ik} = (w_{y_i}-w_k)'x_i + b_{y_i} - b_k`, with the functions g
-and the convex domains A in :math:`\ell(f) = \max_{a\in A} g(a) - a'f`.
+r"""Machines of several classes, in balls; ``docs/proof_format.md`` has the losses of differences of
+scores, their functions q with their domains, and the penalties.
 
-Upper end: :math:`\sum s_i\ell(f_i) + \Omega(W)` at the model. Lower end: for :math:`\alpha_i =
-s_ia_i` in its domain, with :math:`G = X'B`, :math:`g_b = B'1` of the coefficients B of the scores
-in :math:`\sum\alpha f`,
-
-.. math:: \sum s_ig(\alpha_i/s_i) - \sup_{W,b}\,(\langle G, W\rangle + g_b'b - \Omega(W, b)).
-
-Free biases need :math:`g_b = 0`: an imbalance of rounding is mixed away with multipliers that are
+Free biases need :math:`B'1 = 0`: an imbalance of rounding is mixed away with multipliers that are
 equal within a class, and α is scaled down to :math:`|G_{jk}| \le \lambda` where Ω is the sum of
-absolute values, both in exact terms, as the domains contain 0 and some (u, …, u). M3SVM has flows S
-of divergence G − R between the classes; :math:`-\|R\|^2/4\varepsilon` prices what they leave.
+absolute values, both in exact terms, as the domains contain 0 and some (u, …, u).
 """
 
 from __future__ import annotations
@@ -21,10 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from flint import arb, fmpq
-from numpy.typing import NDArray
 
 from svmcvx.proofs.balls import Balls, Fractions, fractions
-from svmcvx.proofs.families.margin import ROUNDING, SHORTEST
+from svmcvx.proofs.intervals import Bools, Rows
+from svmcvx.proofs.margin import ROUNDING, SHORTEST
 from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space
 
@@ -33,14 +25,13 @@ Balled: TypeAlias = Space[Balls]
 # A multiplier may be above its bound by this share; more is no rounding.
 EXCESS = 1 + fractions(ROUNDING).item()
 BOXES = ("hinge", "smoothed", "logistic")
-# The loss of each classical machine.
+# The norm of flows by that of weights.
+DUAL = {1.0: math.inf, 2.0: 2.0}
+# The losses of machines that have no choice.
 LOSSES = {
-    "weston_watkins": "hinge",
-    "crammer_singer": "largest",
-    "msvm": "hinge",
-    "topk_svm": "topk",
-    "multinomial_lr": "softmax",
-    "sparse_multinomial_lr": "softmax",
+    **dict.fromkeys(("weston_watkins", "msvm"), "hinge"),
+    **dict.fromkeys(("crammer_singer", "topk_svm"), "largest"),
+    **dict.fromkeys(("multinomial_lr", "sparse_multinomial_lr"), "softmax"),
     "m3svm_hard_margin": "margin",
 }
 
@@ -49,10 +40,10 @@ class Loss:
     """The loss of a problem; arrays have a row per observation and a column per other class."""
 
     def __init__(self, problem: Problem) -> None:
-        name = problem.statement.hyperparameters.get("loss", LOSSES.get(problem.formulation, ""))
-        self.name = str(name)
-        self.delta = problem.number("delta") if self.name == "smoothed" else 0.0
-        self.k = int(problem.number("k")) if self.name == "topk" else 1
+        numbers = problem.statement.hyperparameters
+        self.name = str(numbers.get("loss", LOSSES.get(problem.formulation)))
+        self.delta: float = numbers.get("delta", 0.0)
+        self.k: int = numbers.get("k", 1)
 
     def value(self, f: Balls) -> Balls:
         slack = 1.0 - f
@@ -66,9 +57,8 @@ class Loss:
             return (-f).exp().log1p().sum(axis=1)
         if self.name == "softmax":
             return (-f).exp().sum(axis=1).log1p()
-        # Largest and top-k grow with every slack.
-        if self.name == "topk":
-            slack = Balls(np.pad(slack.values, ((0, 0), (0, 1)), constant_values=arb(0)))
+        # The mean of the k largest of these and 0 grows with every slack.
+        slack = Balls(np.pad(slack.values, ((0, 0), (0, 1)), constant_values=arb(0)))
         low, high = (
             (Balls(np.sort(end(slack.values), axis=1)[:, -self.k :]).sum(axis=1) / self.k).nonneg()
             for end in (np.frompyfunc(arb.lower, 1, 1), np.frompyfunc(arb.upper, 1, 1))
@@ -89,7 +79,7 @@ class Loss:
         """Return the largest u, at most 1, for which (u, …, u) is inside the domain."""
         return fmpq(1) if self.name in (*BOXES, "margin") else fmpq(1, max(self.k, others))
 
-    def inside(self, alpha: Fractions, s: Fractions, rows: NDArray[np.intp]) -> Fractions:
+    def inside(self, alpha: Fractions, s: Fractions, rows: Rows) -> Fractions:
         """Return multipliers of weights s, moved into the domain; refuse those clearly outside."""
 
         def cut(bound: Fractions, why: str) -> Fractions:
@@ -154,9 +144,12 @@ def _columns(X: Any, W: Balls) -> Balls:
     return Balls(np.stack(found, axis=1))
 
 
-def _own(problem: Problem) -> NDArray[np.bool_]:
+def _own(problem: Problem) -> Bools:
     classes = np.arange(len(problem.statement.classes))
     return np.asarray(problem.codes[problem.index][:, None] == classes)
+
+
+# The model.
 
 
 def _weights(problem: Problem) -> tuple[Balls, Balls]:
@@ -172,15 +165,28 @@ def _differences(space: Balled) -> Balls:
     return Balls(scores[own][:, None] - scores[~own].reshape(space.problem.n, -1))
 
 
-def _loss_at_model(space: Balled) -> Balls:
+def _losses(space: Balled) -> Balls:
     return (Loss(space.problem).value(_differences(space)) * space.problem.weight).sum()
+
+
+def _pairs(columns: Balls) -> Balls:
+    """The differences of two columns, k < l."""
+    k, other = np.triu_indices(columns.values.shape[1], 1)
+    return columns[:, k] - columns[:, other]
+
+
+def _lengths(v: Balls, norm: float) -> Balls:
+    """The lengths of columns; the largest sizes for the dual of the 1-norm."""
+    if norm == math.inf:
+        return Balls([v[:, j].size().greatest().ball for j in range(v.values.shape[1])])
+    return v.size().sum(axis=0) if norm == 1 else (v * v).sum(axis=0).root()
 
 
 # Multipliers.
 
 
 class Point(NamedTuple):
-    """Multipliers inside the domain of a loss, without those of the own class, and G and g_b."""
+    """Multipliers inside the domain of a loss, without those of the own class, and G and g."""
 
     alpha: Balls
     G: Balls
@@ -205,7 +211,7 @@ def _point(space: Balled) -> Point:
     return Point(Balls.exactly(alpha), _columns(X, B), B.sum(axis=0))
 
 
-def _coefficients(alpha: Fractions, own: NDArray[np.bool_]) -> Fractions:
+def _coefficients(alpha: Fractions, own: Bools) -> Fractions:
     B = np.empty(own.shape, dtype=object)
     B[~own], B[own] = -alpha.ravel(), _sum(alpha, axis=1)
     return B
@@ -223,27 +229,42 @@ def _balanced(problem: Problem, alpha: Fractions, s: Fractions) -> Fractions:
             f"the multipliers of class {problem.statement.classes[worst]} do not balance: B'1"
             f" = 0 is off by {_float(excess[worst]):.6g}"
         )
-    u, codes = loss.uniform(c - 1), problem.codes[problem.index]
-    whole = np.array([_sum(s[codes == k]) for k in range(c)], dtype=object)
+    whole = np.array([_sum(s[own[:, k]]) for k in range(c)], dtype=object)
     if (whole == 0).any():
         raise ProofRejected(
             "a class has no observation of positive weight, so that its bias is not bounded"
         )
+    u = loss.uniform(c - 1)
     wanted = (max(excess) - excess) / (whole * u * c)
     share = fmpq(1) if loss.name == "margin" else 1 / (1 + max(wanted))
+    codes = problem.codes[problem.index]
     return np.asarray((alpha + (s * u * wanted[codes])[:, None]) * share)
 
 
 def _gain(space: Balled, alpha: Balls) -> Balls:
-    """Return Σ s g(α/s)."""
+    """Return Σ s q(α/s)."""
     s = Balls.exactly(space.problem.weight)
     return (s * Loss(space.problem).gain(alpha / s[:, None])).sum()
 
 
-def _pairs(columns: Balls) -> Balls:
-    """The differences of two columns, k < l."""
-    k, other = np.triu_indices(columns.values.shape[1], 1)
-    return columns[:, k] - columns[:, other]
+def _flows(space: Balled, G: Balls) -> Balls:
+    """The flows S between the classes of each pair, by default those of divergence G."""
+    given = space.problem.proof.dual.get("flow")
+    return _pairs(G) / arb(G.values.shape[1]) if given is None else Balls.exactly(given)
+
+
+def _rest(G: Balls, flows: Balls) -> Balls:
+    """The gradient without the flows, R."""
+    R = G.values.copy()
+    for j, (k, other) in enumerate(zip(*np.triu_indices(R.shape[1], 1), strict=True)):
+        R[:, k], R[:, other] = R[:, k] - flows.values[:, j], R[:, other] + flows.values[:, j]
+    return Balls(R)
+
+
+def _conjugates(sizes: Balls, lam: float, p: float) -> Balls:
+    """Σ (p − 1) λ (size/(λp))^{p/(p−1)}."""
+    exact, price = Balls.exactly(p), Balls.exactly(lam)
+    return (exact - 1.0) * price * (sizes / (price * p)).power(exact / (exact - 1.0)).sum()
 
 
 def fitting(bound: float, sizes: Balls) -> Balls:
@@ -252,7 +273,7 @@ def fitting(bound: float, sizes: Balls) -> Balls:
     return Balls([(arb(1) if x <= b else (b / x.upper()).lower()) for x in sizes.entries])
 
 
-# The classical machines.
+# The formulations.
 
 
 def _classical_upper(space: Balled) -> Balls:
@@ -261,7 +282,7 @@ def _classical_upper(space: Balled) -> Balls:
     penalty = W.size().sum() if name == "sparse_multinomial_lr" else _squared(W)
     if name == "msvm":
         penalty = (penalty + _squared(_pairs(W))) * 0.5
-    return _loss_at_model(space) + penalty * problem.number("lam")
+    return _losses(space) + penalty * problem.number("lam")
 
 
 def _classical_lower(space: Balled) -> Balls:
@@ -281,53 +302,19 @@ def _classical_lower(space: Balled) -> Balls:
     return _gain(space, alpha) - _squared(G) / (Balls.exactly(lam) * (4.0 * curvature))
 
 
-# M3SVM.
-
-
-def _lengths(v: Balls, norm: float) -> Balls:
-    return v.size().sum(axis=0) if norm == 1 else (v * v).sum(axis=0).root()
-
-
-def _dual_lengths(v: Balls, norm: float) -> Balls:
-    if norm == 2:
-        return _lengths(v, 2)
-    return Balls([v[:, j].size().greatest().ball for j in range(v.values.shape[1])])
-
-
 def _m3svm_upper(space: Balled) -> Balls:
     problem, (W, b) = space.problem, _weights(space.problem)
     lengths = _lengths(_pairs(W), problem.number("norm")).power(problem.number("p")).sum()
     ridge = (_squared(W) + _squared(b)) * problem.number("eps")
-    return _loss_at_model(space) + lengths * problem.number("lam") + ridge
-
-
-def _flows(space: Balled, G: Balls) -> Balls:
-    """The flows between the classes of each pair, by default those of divergence G."""
-    given = space.problem.proof.dual.get("flow")
-    return _pairs(G) / arb(G.values.shape[1]) if given is None else Balls.exactly(given)
-
-
-def _rest(G: Balls, flows: Balls) -> Balls:
-    """The gradient without the flows."""
-    R = G.values.copy()
-    for j, (k, other) in enumerate(zip(*np.triu_indices(R.shape[1], 1), strict=True)):
-        R[:, k], R[:, other] = R[:, k] - flows.values[:, j], R[:, other] + flows.values[:, j]
-    return Balls(R)
-
-
-def _conjugates(sizes: Balls, lam: float, p: float) -> Balls:
-    """Σ (p − 1) λ (size/(λp))^{p/(p−1)}."""
-    exact, price = Balls.exactly(p), Balls.exactly(lam)
-    return (exact - 1.0) * price * (sizes / (price * p)).power(exact / (exact - 1.0)).sum()
+    return _losses(space) + lengths * problem.number("lam") + ridge
 
 
 def _m3svm_lower(space: Balled) -> Balls:
     problem, classes = space.problem, space.problem.statement.classes
     lam, p, eps = (problem.number(name) for name in ("lam", "p", "eps"))
     alpha, G, g = _point(space)
-    flows = _flows(space, G)
-    sizes = _dual_lengths(flows, problem.number("norm"))
-    value = _gain(space, alpha)
+    flows, value = _flows(space, G), _gain(space, alpha)
+    sizes = _lengths(flows, DUAL[problem.number("norm")])
     if p > 1:
         value = value - _conjugates(sizes, lam, p)
     else:
@@ -355,12 +342,12 @@ def _hard_upper(space: Balled) -> Balls:
 
 
 def _hard_lower(space: Balled) -> Balls:
-    p, norm = space.problem.number("p"), space.problem.number("norm")
+    p, norm = space.problem.number("p"), DUAL[space.problem.number("norm")]
     alpha, G, _ = _point(space)
     flows, value = _flows(space, G), alpha.sum()
     # The rest has columns that sum to 0: flows (R_k − R_l)/c carry it away.
     more = _pairs(_rest(G, flows)) / arb(G.values.shape[1])
-    given, sizes = _dual_lengths(flows, norm), _dual_lengths(flows + more, norm)
+    given, sizes = _lengths(flows, norm), _lengths(flows + more, norm)
     if 1 < p < math.inf:
         return value - _conjugates(sizes, 1.0, p)
     longest = given.greatest() if p == 1 else given.sum()

@@ -1,25 +1,20 @@
 r"""Soft and hard maximum margins, and the margin distribution machines ODM and ODML, in balls or in
 intervals of doubles; ``docs/proof_format.md`` has their objectives and dual values. Shares of the
 weights are :math:`c_i = s_i/\sum s`.
-
-Multipliers are cut to their bounds; with a free intercept both classes are scaled down to the
-smaller of their sums, so that :math:`y'\alpha = 0`. For every τ, :math:`\tau_i - c_i\sum\tau` has
-the sum 0. With hard margins a model whose smallest margin is m < 1 is divided by m.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import Floats
+from svmcvx.proofs.intervals import Floats, Rows
 from svmcvx.proofs.problem import ProofRejected
 from svmcvx.proofs.space import N, Space
 
-Band: TypeAlias = tuple[float, float, float]
+Numbers: TypeAlias = Mapping[str, float]
 
 # A multiplier may be above its bound, and a sum off zero, by this share; more is no rounding.
 ROUNDING = 2.0**-40
@@ -32,13 +27,15 @@ class Multipliers(NamedTuple, Generic[N]):
     """A feasible dual point, and how its dual value changes with single multipliers."""
 
     values: N
-    highest: N | None
-    signed: bool
-    # Gains of multipliers of given rows.
-    gain: Callable[[Any, N], N]
     coefficients: N
+    # Gains of multipliers of given rows, and their slopes and curvatures at the point.
+    gain: Callable[[Any, N], N]
     slopes: Floats
     bends: Floats
+    highest: N | None = None
+    signed: bool = False
+    # What variables that stay take from the dual value.
+    fixed: N | None = None
 
 
 # Formulas of rows.
@@ -57,23 +54,23 @@ def hinge_conjugates(alpha: N, caps: N, p: float) -> N:
     return less * (caps * (alpha / (caps * p)).power(exact / less))
 
 
-def band_losses(u: N, shares: N, band: Band) -> N:
+def band_losses(u: N, shares: N, numbers: Numbers) -> N:
     """Return Σ c(C1 (1 − D − u)₊² + C2 (u − 1 − D)₊²)."""
-    C1, C2, D = band
+    C1, C2, D = numbers.values()
     short, beyond = (1.0 - u - D).nonneg(), (u - 1.0 - D).nonneg()
     return (shares * (short * short * C1 + beyond * beyond * C2)).sum()
 
 
-def band_gains(theta: N, shares: N, band: Band) -> N:
+def band_gains(theta: N, shares: N, numbers: Numbers) -> N:
     """Return θ − D|θ| − θ²/(4c C1), or C2 for θ below 0."""
-    C1, C2, D = band
+    C1, C2, D = numbers.values()
     return theta - theta.size() * D - (theta * theta) / (shares * 4.0 * theta.by_sign(C1, C2))
 
 
 # Multipliers.
 
 
-def boxed(given: Floats, rows: NDArray[np.intp], highest: N | None, numbers: type[N]) -> N:
+def boxed(given: Floats, rows: Rows, highest: N | None, numbers: type[N]) -> N:
     """Return multipliers of rows in [0, highest], or name the one that is clearly outside."""
     alpha = numbers.exactly(given)
     for row in np.flatnonzero(given < 0)[:1]:
@@ -111,6 +108,15 @@ def balancing(negative: N, positive: N) -> tuple[N, N]:
     return (least / negative).at_most(1.0), (least / positive).at_most(1.0)
 
 
+def _straight(space: Space[N], alpha: N, coefficients: N, highest: N | None) -> Multipliers[N]:
+    """Multipliers whose gains are themselves."""
+    ones = np.ones(space.problem.n)
+    return Multipliers(alpha, coefficients, lambda _, a: a, ones, 0.0 * ones, highest)
+
+
+# The formulations.
+
+
 def _shares(space: Space[N]) -> N:
     weights = space.numbers.exactly(space.problem.weight)
     return weights / weights.sum()
@@ -118,16 +124,6 @@ def _shares(space: Space[N]) -> N:
 
 def _caps(space: Space[N]) -> N:
     return space.numbers.exactly(space.problem.weight) * space.problem.number("C")
-
-
-def band_of(numbers: Any) -> Band:
-    return numbers["C1"], numbers["C2"], numbers["D"]
-
-
-def lower_end(space: Space[N], found: Multipliers[N]) -> N:
-    used = np.flatnonzero(found.values.nonzero)
-    gains = found.gain(used, found.values[used]).sum()
-    return gains - space.squared_norm(found.coefficients) * 0.5
 
 
 def shrink(space: Space[N]) -> N:
@@ -142,31 +138,23 @@ def shrink(space: Space[N]) -> N:
     return smallest
 
 
-# The formulations.
-
-
-def _straight(space: Space[N], alpha: N, highest: N | None, coefficients: N) -> Multipliers[N]:
-    """Multipliers whose gains are themselves."""
-    ones = np.ones(space.problem.n)
-    return Multipliers(alpha, highest, False, lambda _, a: a, coefficients, ones, 0.0 * ones)
-
-
 def _psvm_upper(space: Space[N]) -> N:
     losses = hinge_losses(space.u, _caps(space), space.problem.number("p"))
     return space.model.norm * 0.5 + losses
 
 
 def _psvm_multipliers(space: Space[N]) -> Multipliers[N]:
-    problem, caps = space.problem, _caps(space)
-    C, p = problem.number("C"), problem.number("p")
-    highest = caps if p == 1 else None
+    """Those of soft and of hard margins."""
+    problem, soft = space.problem, space.problem.has("C")
+    p = problem.number("p") if soft else 1.0
+    highest = _caps(space) if soft and p == 1 else None
     alpha = boxed(problem.dual("alpha"), problem.index, highest, space.numbers)
     if problem.free:
         alpha = balanced(problem.signs, alpha)
     coefficients = alpha * problem.signs
     if p == 1:
-        return _straight(space, alpha, caps, coefficients)
-    size, full = alpha.middle, p * C * problem.weight
+        return _straight(space, alpha, coefficients, highest)
+    size, full, caps = alpha.middle, p * problem.number("C") * problem.weight, _caps(space)
     with np.errstate(all="ignore"):
         xi = (size / full) ** (1.0 / (p - 1.0))
         bends = np.where(size > 0, xi, 1.0) / ((p - 1.0) * np.where(size > 0, size, full))
@@ -174,7 +162,7 @@ def _psvm_multipliers(space: Space[N]) -> Multipliers[N]:
     def gain(rows: Any, a: N) -> N:
         return a - hinge_conjugates(a, caps[rows], p)
 
-    return Multipliers(alpha, None, False, gain, coefficients, 1.0 - xi, bends)
+    return Multipliers(alpha, coefficients, gain, 1.0 - xi, bends)
 
 
 def _hard_upper(space: Space[N]) -> N:
@@ -182,87 +170,68 @@ def _hard_upper(space: Space[N]) -> N:
     return space.model.norm * 0.5 / (divisor * divisor)
 
 
-def _hard_multipliers(space: Space[N]) -> Multipliers[N]:
-    problem = space.problem
-    alpha = boxed(problem.dual("alpha"), problem.index, None, space.numbers)
-    alpha = balanced(problem.signs, alpha)
-    return _straight(space, alpha, None, alpha * problem.signs)
-
-
 def _odm_upper(space: Space[N]) -> N:
-    band = band_of(space.problem.statement.hyperparameters)
-    return space.model.norm * 0.5 + band_losses(space.u, _shares(space), band)
+    losses = band_losses(space.u, _shares(space), space.problem.statement.hyperparameters)
+    return space.model.norm * 0.5 + losses
 
 
 def _odm_multipliers(space: Space[N]) -> Multipliers[N]:
-    problem, shares = space.problem, _shares(space)
-    C1, C2, D = band = band_of(problem.statement.hyperparameters)
-    theta = problem.dual("theta")
-    values, down = space.numbers.exactly(theta), theta < 0
+    problem, theta, shares = space.problem, space.problem.dual("theta"), _shares(space)
+    numbers, values, down = problem.statement.hyperparameters, shares.exactly(theta), theta < 0
+    C1, C2, D = numbers.values()
     with np.errstate(all="ignore"):
         cost = np.where(down, C2, C1) * problem.weight / problem.weight.sum()
         slopes = np.where(down, 1.0 + D, 1.0 - D) - theta / (2.0 * cost)
         bends = 0.5 / cost
 
     def gain(rows: Any, t: N) -> N:
-        return band_gains(t, shares[rows], band)
+        return band_gains(t, shares[rows], numbers)
 
-    return Multipliers(values, None, True, gain, values * problem.signs, slopes, bends)
+    return Multipliers(values, values * problem.signs, gain, slopes, bends, signed=True)
 
 
 def _odml_upper(space: Space[N]) -> N:
-    """The objective at the model, that of hard margins at the model scaled until it has them."""
     problem, u, square, shares = space.problem, space.u, space.model.norm, _shares(space)
-    hard = problem.formulation == "odml_hard_margin"
-    if hard:
+    if not problem.has("C"):
         divisor = shrink(space)
         u, square = u / divisor, square / (divisor * divisor)
     mean = (shares * u).sum()
     off = u - mean
     variance = (shares * (off * off)).sum()
     value = square * 0.5 - mean * problem.number("lam2") + variance * problem.number("lam1")
-    return value if hard else value + hinge_losses(u, shares * problem.number("C"), 1.0)
-
-
-def _odml_point(space: Space[N]) -> tuple[Multipliers[N], N | None]:
-    """The multipliers α, and τ of sum 0 where it is not 0."""
-    problem, shares = space.problem, _shares(space)
-    highest = shares * problem.number("C") if problem.has("C") else None
-    alpha = boxed(problem.dual("alpha"), problem.index, highest, space.numbers)
-    moved, tau = alpha + shares * problem.number("lam2"), None
-    if problem.number("lam1") > 0 and "tau" in problem.proof.dual:
-        given = space.numbers.exactly(problem.dual("tau"))
-        tau = given - shares * given.sum()
-        moved = moved - tau
-    return _straight(space, alpha, highest, moved * problem.signs), tau
+    if problem.has("C"):
+        value = value + hinge_losses(u, shares * problem.number("C"), 1.0)
+    return value
 
 
 def _odml_multipliers(space: Space[N]) -> Multipliers[N]:
-    """The multipliers α alone, which move while τ stays."""
-    return _odml_point(space)[0]
-
-
-def _odml_lower(space: Space[N]) -> N:
-    found, tau = _odml_point(space)
-    value = lower_end(space, found)
-    if tau is None:
-        return value
-    return value - (tau * tau / (_shares(space) * (4.0 * space.problem.number("lam1")))).sum()
+    """The multipliers α, which move while τ stays; τ is moved to the sum 0."""
+    problem, shares, lam1 = space.problem, _shares(space), space.problem.number("lam1")
+    highest = shares * problem.number("C") if problem.has("C") else None
+    alpha = boxed(problem.dual("alpha"), problem.index, highest, space.numbers)
+    moved, fixed = alpha + shares * problem.number("lam2"), None
+    if lam1 > 0 and "tau" in problem.proof.dual:
+        given = space.numbers.exactly(problem.dual("tau"))
+        tau = given - shares * given.sum()
+        moved, fixed = moved - tau, (tau * tau / (shares * (4.0 * lam1))).sum()
+    return _straight(space, alpha, moved * problem.signs, highest)._replace(fixed=fixed)
 
 
 # The objective at the model, and the dual point.
 POINTS: dict[str, tuple[Any, Any]] = {
     **dict.fromkeys(("psvm", "penalised psvm"), (_psvm_upper, _psvm_multipliers)),
-    "hard_margin": (_hard_upper, _hard_multipliers),
+    "hard_margin": (_hard_upper, _psvm_multipliers),
     "odm": (_odm_upper, _odm_multipliers),
     **dict.fromkeys(("odml", "odml_hard_margin"), (_odml_upper, _odml_multipliers)),
 }
 
 
-def _ends_of(name: str) -> tuple[Any, Any]:
-    upper, point = POINTS[name]
-    lower = _odml_lower if "odml" in name else lambda space: lower_end(space, point(space))
-    return upper, lower
+def lower_end(space: Space[N]) -> N:
+    found: Multipliers[N] = POINTS[space.problem.formulation][1](space)
+    used = np.flatnonzero(found.values.nonzero)
+    gains = found.gain(used, found.values[used]).sum()
+    value = gains - space.squared_norm(found.coefficients) * 0.5
+    return value if found.fixed is None else value - found.fixed
 
 
-FAMILY: dict[str, Any] = {name: _ends_of(name) for name in POINTS}
+FAMILY: dict[str, Any] = {name: (upper, lower_end) for name, (upper, _) in POINTS.items()}

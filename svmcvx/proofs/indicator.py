@@ -1,13 +1,9 @@
 r"""The conic relaxation of the 0-1 loss, and losses that count or drop observations, in balls;
 ``docs/proof_format.md`` has their objectives and dual values.
 
-The spread V of a conic model is ``V``, one row a column of the data and the constant, or
-``V_coef``, one row an observation, for :math:`V = \sum_i\varphi(x_i)a_i'`. Without it z is the
-indicator of :math:`u_i < 1`. For the lower end :math:`Q = I - \sum\gamma_ix_ix_i' \succ 0` is
-proved. The number :math:`\kappa\sum s` is a double: the sum is rounded once, then the product.
-
 A margin that is not certainly at least 1 counts, unless it costs less to divide the model by the
-smallest kept margin.
+smallest margin that is kept. Without a spread V of a conic model z is the indicator of
+:math:`u_i < 1`.
 """
 
 from __future__ import annotations
@@ -18,14 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from flint import arb, fmpq
-from numpy.typing import NDArray
 
-from svmcvx.proofs.balls import Balls, Inverse, as_matrix, fractions
-from svmcvx.proofs.intervals import Floats
+from svmcvx.proofs.balls import Balls, as_matrix, fractions, inverse_form
+from svmcvx.proofs.intervals import Bools, Floats, Rows
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 from svmcvx.proofs.space import Space
 
-Bools: TypeAlias = NDArray[np.bool_]
 Balled: TypeAlias = Space[Balls]
 
 # Rows of a matrix of balls, which takes some 700 bytes an entry.
@@ -57,6 +51,7 @@ def _allowance(problem: Problem) -> Balls:
     """The weight that may have a margin below 1, times which the multiplier is paid."""
     if problem.has("k"):
         return Balls.exactly(problem.number("k"))
+    # A double: the sum is rounded once, then the product.
     return Balls.exactly(problem.number("kappa") * math.fsum(problem.weight.tolist()))
 
 
@@ -72,19 +67,16 @@ def _spread(space: Balled) -> tuple[Balls, Balls]:
     if "V_coef" not in model:
         return square, deviations
     for column in model["V_coef"].T:
-        used = np.flatnonzero(column)
-        scores, norm = space.expansion(
-            used, Balls.exactly(column[used]), constant=problem.penalised
-        )
-        square, deviations = square + norm, deviations + scores * scores
+        used, constant = np.flatnonzero(column), problem.penalised
+        found = space.expansion(used, Balls.exactly(column[used]), constant=constant)
+        square, deviations = square + found.norm, deviations + found.scores * found.scores
     # ε times the identity on the span of the rows, of at most as many dimensions as there are rows.
     ridge = float(model["ridge"].item())
     if ridge < 0:
         raise ProofRejected(f"the ridge of the spread must not be negative, got {ridge:.9g}")
-    lengths = [space.gram(index[i : i + 1], index[i : i + 1])[0, 0] for i in range(problem.n)]
-    return square + ridge * arb(problem.n), deviations + (
-        Balls(lengths) + float(problem.penalised)
-    ) * ridge
+    lengths = Balls([space.gram(row, row)[0, 0] for row in index[:, None]])
+    lengths = lengths + float(problem.penalised)
+    return square + ridge * arb(problem.n), deviations + lengths * ridge
 
 
 def _inside(u: Balls, v: Balls) -> Balls:
@@ -93,8 +85,7 @@ def _inside(u: Balls, v: Balls) -> Balls:
     def share(slack: Any, v: Any) -> Any:
         return slack**2 / (v + slack**2) if slack > 0 else arb(0)
 
-    slack, v = (1.0 - u).nonneg(), v.nonneg()
-    pairs = zip(slack.entries, v.entries, strict=True)
+    pairs = zip((1.0 - u).nonneg().entries, v.nonneg().entries, strict=True)
     return Balls(
         [
             share(s.lower(), w.upper()).union(share(s.upper(), w.lower().max(arb(0))))
@@ -103,31 +94,28 @@ def _inside(u: Balls, v: Balls) -> Balls:
     )
 
 
-def _objective(space: Balled, square: Balls, z: Balls) -> Balls:
-    problem = space.problem
-    loss = (z * problem.weight).sum()
-    if not problem.has("kappa"):
-        return square + loss * problem.number("lam")
-    allowed = _allowance(problem)
-    if not loss.ball <= allowed.ball:
-        raise ProofRejected(
-            f"the weight inside the margin is {loss.ends[1]:.9g} at the model, above the"
-            f" {float(allowed.middle):.9g} allowed"
-        )
-    return square
-
-
 def _conic_upper(space: Balled) -> Balls:
-    square, deviations = _spread(space)
+    problem, (square, deviations) = space.problem, _spread(space)
     square = square + space.model.norm
+
+    def objective(square: Balls, z: Balls) -> Balls:
+        loss = (z * problem.weight).sum()
+        if not problem.has("kappa"):
+            return square + loss * problem.number("lam")
+        allowed = _allowance(problem)
+        if not loss.ball <= allowed.ball:
+            raise ProofRejected(
+                f"the weight inside the margin is {loss.ends[1]:.9g} at the model, above the"
+                f" {float(allowed.middle):.9g} allowed"
+            )
+        return square
+
+    def counted(divisor: Balls, kept: Bools) -> Balls:
+        return objective(square / (divisor * divisor), Balls.exactly(1.0 - kept))
+
     if deviations.above(0).any():
-        return _objective(space, square, _inside(space.u, deviations))
-    return best(
-        space,
-        lambda divisor, kept: _objective(
-            space, square / (divisor * divisor), Balls.exactly(np.where(kept, 0.0, 1.0))
-        ),
-    )
+        return objective(square, _inside(space.u, deviations))
+    return best(space, counted)
 
 
 def conic_lower(space: Balled) -> Balls:
@@ -142,8 +130,7 @@ def conic_lower(space: Balled) -> Balls:
 
 
 def _conic_bound(space: Balled, lam: float) -> Balls:
-    problem = space.problem
-    given = problem.dual("gamma")
+    problem, given = space.problem, space.problem.dual("gamma")
     slopes = problem.dual("alpha") if "alpha" in problem.proof.dual else np.zeros(problem.n)
     for i in np.flatnonzero(given < 0)[:1]:
         raise ProofRejected(f"the gamma of row {problem.index[i]} is {float(given[i])!r}, below 0")
@@ -162,7 +149,7 @@ def _conic_bound(space: Balled, lam: float) -> Balls:
     return (alpha - gamma - losses).sum() - _inverse_form(space, used, gamma, v) * 0.25
 
 
-def _inverse_form(space: Balled, used: NDArray[np.intp], gamma: Balls, v: Balls) -> Balls:
+def _inverse_form(space: Balled, used: Rows, gamma: Balls, v: Balls) -> Balls:
     """An upper bound on c'Q⁻¹c for c = Σ v_i x_i, with a proof that Q is positive definite."""
     problem, what = space.problem, "I − Σ γ_i x_i x_i'"
     rows, size = problem.index[used], used.size
@@ -175,37 +162,35 @@ def _inverse_form(space: Balled, used: NDArray[np.intp], gamma: Balls, v: Balls)
     if space.kernel is None and columns <= size:
         X = dense(problem.X[rows])
         X = np.hstack([X, np.ones((size, 1))]) if problem.penalised else X
-        weighted = as_matrix(gamma[:, None] * X)
-        Q = as_matrix(np.eye(columns)) - as_matrix(X).transpose() * weighted
-        return Inverse(Q, what).form(Balls.times(X.T, v))
+        Q = as_matrix(np.eye(columns)) - as_matrix(X).transpose() * as_matrix(gamma[:, None] * X)
+        return inverse_form(Q, Balls.times(X.T, v), what)
     # Q⁻¹ = I + Φ'D(I − DKD)⁻¹DΦ with D = diag(√γ), and Q is positive definite where I − DKD is.
     K = space.gram(rows, rows)
     K = K + as_matrix(np.ones((size, size))) if problem.penalised else K
-    root = gamma.root()
-    scaled = Balls(np.reshape(Balls(K.entries()).values, (size, size))) * root * root[:, None]
-    scores = Balls.times(K, v)
+    root, scores = gamma.root(), Balls.times(K, v)
+    scaled = Balls(np.reshape(K.entries(), (size, size))) * root * root[:, None]
     norm = (v * scores).sum()
     space.require_norm(norm)
     space.note(rows, v)
-    return norm + Inverse(as_matrix(np.eye(size) - scaled), what).form(root * scores)
+    return norm + inverse_form(as_matrix(np.eye(size) - scaled), root * scores, what)
 
 
-def _fixed_losses(problem: Problem) -> Floats:
+def _most_gamma(problem: Problem) -> Floats:
     assert problem.statement.gamma is not None  # noqa: S101 - the statement has been checked
     return np.asarray(problem.statement.gamma[problem.index])
 
 
 def _fixed_upper(space: Balled) -> Balls:
-    problem, gamma = space.problem, Balls.exactly(_fixed_losses(space.problem))
-    heights = Balls.exactly(problem.weight) * problem.number("lam")
+    problem, gamma = space.problem, Balls.exactly(_most_gamma(space.problem))
+    heights, slack = Balls.exactly(problem.weight) * problem.number("lam"), (1.0 - space.u).nonneg()
     # λ − (√λ − √γ a)₊² increases in the slack a.
-    rest = (heights.root() - gamma.root() * (1.0 - space.u).nonneg()).nonneg()
-    used = gamma.nonzero & (1.0 - space.u).nonneg().nonzero
+    rest = (heights.root() - gamma.root() * slack).nonneg()
+    used = gamma.nonzero & slack.nonzero
     return space.model.norm + (heights - rest * rest)[used].sum()
 
 
 def _fixed_lower(space: Balled) -> Balls:
-    problem, most = space.problem, _fixed_losses(space.problem)
+    problem, most = space.problem, _most_gamma(space.problem)
     given = problem.dual("gamma")
     for i in np.flatnonzero(given > most)[:1]:
         raise ProofRejected(
@@ -231,21 +216,16 @@ def _require_M(space: Balled, divisor: Balls) -> None:
         )
 
 
-def _counted(space: Balled, price: Callable[[Balls, Balls], Balls]) -> Balls:
-    """The objective of a loss that counts; `price` takes ‖w‖² and the exact dropped weight."""
+def _counted_upper(space: Balled) -> Balls:
+    """The objective with a price of the dropped weight, which is exact, or a budget."""
+    problem = space.problem
 
     def priced(divisor: Balls, kept: Bools) -> Balls:
         _require_M(space, divisor)
-        dropped = Balls.exactly(sum(fractions(space.problem.weight[~kept]), fmpq(0)))
-        return price(space.model.norm / (divisor * divisor), dropped)
-
-    return best(space, priced)
-
-
-def _zero_one_upper(space: Balled) -> Balls:
-    problem = space.problem
-
-    def price(norm: Balls, dropped: Balls) -> Balls:
+        dropped = Balls.exactly(sum(fractions(problem.weight[~kept]), fmpq(0)))
+        norm = space.model.norm / (divisor * divisor)
+        if problem.has("C"):
+            return norm * 0.5 + dropped * problem.number("C")
         if problem.has("lam"):
             return norm + dropped * problem.number("lam")
         if not dropped.ball <= arb(problem.number("k")):
@@ -255,12 +235,7 @@ def _zero_one_upper(space: Balled) -> Balls:
             )
         return norm
 
-    return _counted(space, price)
-
-
-def _l0_upper(space: Balled) -> Balls:
-    C = space.problem.number("C")
-    return _counted(space, lambda norm, dropped: norm * 0.5 + dropped * C)
+    return best(space, priced)
 
 
 def _ramp_upper(space: Balled) -> Balls:
@@ -273,7 +248,7 @@ def _ramp_upper(space: Balled) -> Balls:
 FAMILY: dict[str, Any] = {
     "conic": (_conic_upper, conic_lower),
     "conic_fixed_gamma": (_fixed_upper, _fixed_lower),
-    "zero_one": (_zero_one_upper, conic_lower),
+    "zero_one": (_counted_upper, conic_lower),
     "ramp": (_ramp_upper, None),
-    "l0": (_l0_upper, None),
+    "l0": (_counted_upper, None),
 }
