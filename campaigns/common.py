@@ -4,22 +4,14 @@ end.
 
 import argparse
 import collections
+import time
 
-BAD = ("MISS", "FALSE", "RAW ERROR")
+BAD = ("MISS", "FALSE", "WRONG", "RAW ERROR")
 
 
 def options_of(text, count, *more):
-    """Parse the command line: how many instances, from which on, or the repetition of one, and what
-    a check has in addition.
-
-    Parameters
-    ----------
-    text : str
-        Of the module.
-    count : int
-        Instances by default.
-    more : tuples of str and dict
-        Names and settings of further arguments.
+    """Parse the command line: how many instances, from which on, or the repetition of one; `more`
+    are names and settings of further arguments.
     """
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -54,22 +46,30 @@ def judged(check, options, *, quiet=False):
     return dict(ends), sums, seeds
 
 
+def run(check, options, instance=None, *, quiet=False):
+    """Repeat one instance, or judge many and print a summary; return 1 if one ends badly."""
+    if options.seed is not None:
+        if instance is not None:
+            print(*instance(options.seed), sep="\n")
+        print(*check(options.seed), sep="; ")
+        return 0
+    began = time.perf_counter()
+    ends, sums, seeds = judged(check, options, quiet=quiet)
+    counted = "".join(f", {number} {name}" for name, number in sums.items())
+    print(
+        f"{options.count} instances from {options.first} on in {time.perf_counter() - began:.0f} s:"
+        f" {ends}{counted}; bad seeds {seeds[:50]}"
+    )
+    return int(bool(seeds))
+
+
 def predictions(check, instance, options):
     """Run a check of certified predictions, which returns how many intervals it held against the
     optimum and how many missed it.
     """
-    if options.seed is not None:
-        print(*instance(options.seed), sep="\n")
-        print(*check(options.seed), sep="; ")
-        return 0
 
     def counted(seed):
         label, end, intervals, misses, why = check(seed)
         return label, end, {"intervals": intervals, "misses": misses}, why
 
-    ends, sums, seeds = judged(counted, options, quiet=options.shrink is not None)
-    print(
-        f"{options.count} instances: {ends}; {sums['intervals']} intervals,"
-        f" {sums['misses']} misses; seeds {seeds[:50]}"
-    )
-    return 1 if seeds else 0
+    return run(counted, options, instance, quiet=options.shrink is not None)

@@ -1,8 +1,7 @@
 """The 0-1, l0 and ramp problems over all vertices in rational arithmetic, and hostile instances to
 hold the search against.
 
-    python -m campaigns.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--first 0]
-    [--rows 12]
+    python -m campaigns.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--rows 12]
 
 An optimum of a counted loss is the point of least norm on the hyperplanes u = 1 of some linearly
 independent rows. With the ramp loss some other rows have slacks between 0 and 2 besides, whose
@@ -10,17 +9,15 @@ losses pull at the point of least norm. There are few enough for few rows to try
 failing seed is printed.
 """
 
-import argparse
-import collections
 import itertools
 import math
-import time
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 import svmcvx as sx
+from campaigns import common
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.indicator import l0, ramp, zero_one
 
@@ -141,16 +138,11 @@ def exact_free_optimum(K, y, weight, C, problem):
             # A multiplier for each row of T, the intercept, and a right side without slopes and for
             # the slope of each row.
             system = np.zeros((size + 1, size + 2 + n), dtype=object)
-            system[:size, :size], system[:size, size], system[size, :size] = (
-                gram[np.ix_(tight, tight)],
-                signs[tight],
-                signs[tight],
-            )
+            system[:size, :size] = gram[np.ix_(tight, tight)]
+            system[:size, size] = system[size, :size] = signs[tight]
             system[:size, size + 1] = unit * share
-            system[:size, size + 2 :], system[size, size + 2 :] = (
-                -pulls[:, tight].T,
-                -numerators[0] * signs,
-            )
+            system[:size, size + 2 :] = -pulls[:, tight].T
+            system[size, size + 2 :] = -numerators[0] * signs
             found = integer_solved(system)
             if found is None:
                 continue
@@ -226,13 +218,8 @@ def free_instance(seed, problem, rows=None):
     C = float(10 ** rng.uniform(*((-9, 14) if seed % 2 else (-2, 2))))
     design = DESIGNS[seed % len(DESIGNS)]
     kernel = kernel_of(rng, design) if rows is not None or design in EXACT_PRODUCTS else None
-    return (
-        X @ X.T if kernel == "precomputed" else X,
-        y,
-        np.ones(len(y)) if weight is None else weight[:most],
-        C,
-        kernel,
-    )
+    weight = np.ones(len(y)) if weight is None else weight[:most]
+    return X @ X.T if kernel == "precomputed" else X, y, weight, C, kernel
 
 
 def hostile_instance(seed, rows=None):
@@ -264,13 +251,8 @@ def hostile_instance(seed, rows=None):
     y[:2] = 1, -1
     weight = rng.choice([0.25, 1.0, 2.0, 0.3], n) if seed % 3 == 0 else None
     drawn = float(rng.integers(0, n)), float(10 ** rng.uniform(-9, 14))
-    return (
-        X,
-        y,
-        weight,
-        {"k": drawn[0]} if seed % 5 == 0 else {"lam": drawn[1]},
-        bool(rng.random() < 0.7),
-    )
+    hyper = {"k": drawn[0]} if seed % 5 == 0 else {"lam": drawn[1]}
+    return X, y, weight, hyper, bool(rng.random() < 0.7)
 
 
 def counted_instance(seed, rows=None):
@@ -278,11 +260,8 @@ def counted_instance(seed, rows=None):
     the intercept and the kernel.
     """
     X, y, weight, hyper, intercept = hostile_instance(seed, rows)
-    kernel = (
-        None
-        if rows is None
-        else kernel_of(np.random.default_rng(seed), DESIGNS[seed % len(DESIGNS)])
-    )
+    design, rng = DESIGNS[seed % len(DESIGNS)], np.random.default_rng(seed)
+    kernel = None if rows is None else kernel_of(rng, design)
     return X @ X.T if kernel == "precomputed" else X, y, weight, hyper, intercept, kernel
 
 
@@ -337,33 +316,22 @@ def judge(seed, tol=1e-6, time_limit=30.0, problem="zero-one", rows=None):
     return "certified" if found.gap <= tol else "wide"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def main() -> int:
+    options = common.options_of(
+        __doc__,
+        20_000,
+        ("--problem", {"choices": PROBLEMS, "default": "zero-one"}),
+        ("--rows", {"type": int, "help": "up to so many rows, three columns, and kernels"}),
     )
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--problem", choices=PROBLEMS, default="zero-one")
-    parser.add_argument(
-        "--rows",
-        type=int,
-        help="draw up to so many rows, up to three columns, and kernels for every design",
-    )
-    arguments = parser.parse_args()
-    ends, wide, started = collections.Counter(), collections.Counter(), time.perf_counter()
-    for seed in range(arguments.first, arguments.first + arguments.count):
-        end = judge(seed, problem=arguments.problem, rows=arguments.rows)
-        if end.startswith("WRONG"):
-            print(f"seed {seed} ({DESIGNS[seed % len(DESIGNS)]}): {end}", flush=True)
-            end = "WRONG"
-        if end in ("wide", "undecided"):
-            wide[DESIGNS[seed % len(DESIGNS)]] += 1
-        ends[end] += 1
-    print(
-        f"{dict(ends)} in {time.perf_counter() - started:.0f} s; not decided, by design:"
-        f" {dict(wide)}"
-    )
+
+    def check(seed):
+        end, _, why = judge(seed, problem=options.problem, rows=options.rows).partition(": ")
+        design = DESIGNS[seed % len(DESIGNS)]
+        left = {f"not decided ({design})": 1} if end in ("wide", "undecided") else {}
+        return design, end, left, why
+
+    return common.run(check, options)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -2,8 +2,8 @@
 what is wrong.
 
 ``python -m campaigns.fuzz --count 20000`` makes that many calls in processes of their own and
-prints what came of them; a call is known by its number and can be repeated by ``--first N --count
-1``. The tests make a thousand.
+prints what came of them; a call is known by its number and can be repeated by ``--seed``. The tests
+make some of them.
 
 A call is one of a valid one with up to three of its arguments replaced. It ends well if it returns
 (solutions: with an interval in order), or raises a :class:`svmcvx.SvmcvxError` with a sentence. It
@@ -11,7 +11,6 @@ ends badly if any other exception escapes, if it takes longer than its limit by 
 dies, or if a value that can mean nothing for its argument is accepted.
 """
 
-import argparse
 import collections
 import contextlib
 import functools
@@ -34,6 +33,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 import svmcvx as sx
+from campaigns.common import options_of
 from svmcvx import datasets, fast, plot, synthetic, theory
 from svmcvx.catalogue import CATALOGUE
 
@@ -221,19 +221,8 @@ NO_NUMBERS = (
     dict,
 )
 WORDS = (
-    "auto",
-    "abc",
-    "",
-    "exact",
-    "none",
-    "free",
-    "hinge",
-    "error",
-    "clip",
-    "rbf",
-    "fast",
-    "clarabel",
-    "scs",
+    *("auto", "abc", "", "exact", "none", "free", "hinge"),
+    *("error", "clip", "rbf", "fast", "clarabel", "scs"),
 )
 NO_WORDS = (3, 2.5, [], {}, object(), math.nan, b"auto", np.array(["auto", "b"]))
 ANYTHING = (None, 0, "abc", [], {}, object(), math.nan, 1e300, np.zeros(3), print, int)
@@ -243,52 +232,35 @@ NO_SEEDS = ({"a": 1}, "x", 1.5, -1, math.nan, object(), [1, 2], None)
 def replacements(rng, name, annotation, base):
     """Values for an argument by its name and annotation."""
     n = 14
-    if name in ("X",):
+    if name == "X":
         return data_values(rng, training()[0] if base is None else np.asarray(base))
-    if name in ("y",):
+    if name == "y":
         return label_values(rng, training()[1] if base is None else np.asarray(base))
     if name in ("sample_weight", "weight"):
         return weight_values(rng, n)
     if name == "kernel":
         return kernel_values(rng, n)
     if name == "seed":
-        return [
-            0,
-            7,
-            2**31,
-            *map(Nonsense, NO_SEEDS if "None" not in annotation else NO_SEEDS[:-1]),
-        ]
+        return [0, 7, 2**31, *map(Nonsense, NO_SEEDS[:-1] if "None" in annotation else NO_SEEDS)]
     if "bool" in annotation and "float" not in annotation:
         return [True, False, np.bool_(True)]
     if annotation.startswith(("'float", "float", "'int", "int")):
         words, several = "str" in annotation, "Sequence" in annotation
-        return [
-            *NUMBERS,
-            *(
-                Nonsense(value)
-                for value in NO_NUMBERS
-                if not (words and isinstance(value, str)) and not (several and np.ndim(value) == 1)
-            ),
+        wrong = [
+            value
+            for value in NO_NUMBERS
+            if not (words and isinstance(value, str)) and not (several and np.ndim(value) == 1)
         ]
+        return [*NUMBERS, *map(Nonsense, wrong)]
     if annotation.startswith(("'str'", "str")):
         return [*WORDS, *map(Nonsense, NO_WORDS)]
     return list(ANYTHING)
 
 
 # Arguments that are left alone: what they do is not for a fuzzer, or belongs to other tests.
-LEFT_ALONE = frozenset(
-    (
-        "self",
-        "callback",
-        "verbose",
-        "progress",
-        "n_jobs",
-        "store",
-        "proofs",
-        "max_iter",
-        "settings",
-        "ax",
-    )
+LEFT_ALONE = (
+    *("self", "callback", "verbose", "progress", "n_jobs"),
+    *("store", "proofs", "max_iter", "settings", "ax"),
 )
 
 
@@ -306,14 +278,11 @@ def builders():
     X, y, several, apart = training()
     for entry in CATALOGUE.values():
         for builder in entry.builders:
-            labels = several if entry.takes.several_classes else y
-            rows = (
-                several[:, None] * 6.0 + X
-                if "hard" in builder.name and entry.takes.several_classes
-                else X
-            )
-            rows = apart if "hard" in builder.name and not entry.takes.several_classes else rows
-            arguments = {"X": rows, "y": labels, **builder.example}
+            many = entry.takes.several_classes
+            rows = X
+            if "hard" in builder.name:
+                rows = several[:, None] * 6.0 + X if many else apart
+            arguments = {"X": rows, "y": several if many else y, **builder.example}
             if entry.mixed_integer:
                 arguments["time_limit"] = 0.2
             limit = 0.5 if entry.mixed_integer else LIMIT
@@ -331,10 +300,8 @@ def solvers():
     for entry in CATALOGUE.values():
         if entry.fast is not None:
             name = entry.fast.name
-            rows, labels = (
-                (apart if name == "hard_margin" else X),
-                (several if entry.takes.several_classes else y),
-            )
+            rows = apart if name == "hard_margin" else X
+            labels = several if entry.takes.several_classes else y
             arguments = {"X": rows, "y": labels, **entry.builder().example, "time_limit": LIMIT}
             yield Call(f"fast.{name}", getattr(fast, name), arguments)
     yield Call(
@@ -389,62 +356,39 @@ def machines_of_scikit_learn():
 
 def others():
     """Model selection, comparison, certificates of others' models, theory, pictures, files."""
-    X, y, several, _ = training()
-    known = fitted()
-    yield Call(
-        "select",
-        sx.select,
-        {"estimator": sx.PSVMClassifier(), "grid": {"C": [0.1, 1.0]}, "X": X, "y": y, "cv": 2},
-    )
-    yield Call(
-        "compare", sx.compare, {"models": [sx.PSVMClassifier(), sx.ODMClassifier()], "X": X, "y": y}
-    )
+    X, y, *_ = training()
+    known, data = fitted(), {"X": X, "y": y}
+    grid = {"estimator": sx.PSVMClassifier(), "grid": {"C": [0.1, 1.0]}, "cv": 2}
+    yield Call("select", sx.select, {**grid, **data})
+    models = [sx.PSVMClassifier(), sx.ODMClassifier()]
+    yield Call("compare", sx.compare, {"models": models, **data})
     for machine in machines_of_scikit_learn():
-        yield Call(
-            f"certify({type(machine).__name__})", sx.certify, {"estimator": machine, "X": X, "y": y}
-        )
-    yield Call(
-        "theory.generalisation_bound",
-        theory.generalisation_bound,
-        {"model": known["kernel"], "X": X, "y": y, "p": 2.0},
-    )
-    yield Call(
-        "theory.leave_one_out_bound",
-        theory.leave_one_out_bound,
-        {"solution": known["odm"].solution_, "X": X, "y": y},
-    )
-    yield Call(
-        "theory.margin_distribution",
-        theory.margin_distribution,
-        {"model": known["kernel"], "X": X, "y": y},
-    )
-    yield Call("theory.margin_loss", theory.margin_loss, {"u": X[:, 0], "p": 2.0})
-    yield Call("theory.margins", theory.margins, {"model": known["linear"], "X": X, "y": y})
-    yield Call("theory.pairwise_margins", theory.pairwise_margins, {"model": known["m3svm"]})
-    yield Call("plot.against_exponent", plot.against_exponent, {"table": known["table"]})
-    yield Call(
-        "plot.decision_regions", plot.decision_regions, {"model": known["linear"], "X": X, "y": y}
-    )
-    yield Call("plot.gap_trace", plot.gap_trace, {"solutions": known["solution"]})
-    yield Call("plot.losses", plot.losses, {})
-    yield Call(
-        "plot.margin_distribution",
-        plot.margin_distribution,
-        {"models": known["kernel"], "X": X, "y": y},
-    )
-    yield Call("plot.pairwise_margins", plot.pairwise_margins, {"model": known["m3svm"]})
-    for name in ("label_noise_data", "outlier_data"):
-        width = {"tau": 0.5} if name.startswith("label") else {"sigma": 1.0}
-        yield Call(
-            f"synthetic.{name}", getattr(synthetic, name), {"n": 10, "p": 2, "seed": 0, **width}
-        )
-    yield Call("datasets.load", datasets.load, {"name": "wine"})
+        name = f"certify({type(machine).__name__})"
+        yield Call(name, sx.certify, {"estimator": machine, **data})
+    for room, name, arguments in (
+        (theory, "generalisation_bound", {"model": known["kernel"], **data, "p": 2.0}),
+        (theory, "leave_one_out_bound", {"solution": known["odm"].solution_, **data}),
+        (theory, "margin_distribution", {"model": known["kernel"], **data}),
+        (theory, "margin_loss", {"u": X[:, 0], "p": 2.0}),
+        (theory, "margins", {"model": known["linear"], **data}),
+        (theory, "pairwise_margins", {"model": known["m3svm"]}),
+        (plot, "against_exponent", {"table": known["table"]}),
+        (plot, "decision_regions", {"model": known["linear"], **data}),
+        (plot, "gap_trace", {"solutions": known["solution"]}),
+        (plot, "losses", {}),
+        (plot, "margin_distribution", {"models": known["kernel"], **data}),
+        (plot, "pairwise_margins", {"model": known["m3svm"]}),
+        (synthetic, "label_noise_data", {"n": 10, "p": 2, "seed": 0, "tau": 0.5}),
+        (synthetic, "outlier_data", {"n": 10, "p": 2, "seed": 0, "sigma": 1.0}),
+        (datasets, "load", {"name": "wine"}),
+    ):
+        called = f"{room.__name__.rpartition('.')[2]}.{name}"
+        yield Call(called, getattr(room, name), arguments)
     yield Call("load_model", sx.load_model, {"path": known["model"]})
-    yield Call("verify", sx.verify, {"proof": known["proof"], "X": X, "y": y})
+    yield Call("verify", sx.verify, {"proof": known["proof"], **data})
     for kind in ("linear", "kernel", "several", "m3svm"):
         for method in ("predict", "decision_function"):
             yield Call(f"{kind}.{method}", getattr(known[kind], method), {"X": X})
-    assert several.size == y.size
 
 
 @functools.cache
@@ -551,17 +495,13 @@ GOOD = ("answer", "refused")
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--chunk", type=int, default=50)
-    options = parser.parse_args()
+    jobs, chunk = ({"type": int, "default": default} for default in (2, 50))
+    options = options_of(__doc__, 1000, ("--jobs", jobs), ("--chunk", chunk))
+    if options.seed is not None:
+        options.first, options.count = options.seed, 1
     numbers = range(options.first, options.first + options.count)
     chunks = [list(numbers[k : k + options.chunk]) for k in range(0, len(numbers), options.chunk)]
-    outcomes, crashed = [], []
+    outcomes = []
     context = multiprocessing.get_context("spawn")
     while chunks:
         with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
@@ -576,15 +516,16 @@ def main():
         chunks = []
         for chunk in broken:
             if len(chunk) == 1:
-                crashed.append(Outcome(chunk[0], mutated(chunk[0])[3], "crash", "the process died"))
+                call = mutated(chunk[0])[3]
+                outcomes.append(Outcome(chunk[0], call, "crash", "the process died"))
             else:
                 chunks += [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
-    counts = collections.Counter(outcome.ended for outcome in (*outcomes, *crashed))
+    counts = collections.Counter(outcome.ended for outcome in outcomes)
     print(", ".join(f"{ended}: {count}" for ended, count in counts.most_common()))
-    for outcome in sorted((*outcomes, *crashed)):
-        if outcome.ended not in GOOD:
-            print(f"{outcome.number:7d} {outcome.ended}: {outcome.call}\n        {outcome.detail}")
-    return int(any(outcome.ended not in GOOD for outcome in (*outcomes, *crashed)))
+    bad = sorted(outcome for outcome in outcomes if outcome.ended not in GOOD)
+    for number, call, ended, detail in bad:
+        print(f"{number:7d} {ended}: {call}\n        {detail}")
+    return int(bool(bad))
 
 
 if __name__ == "__main__":
