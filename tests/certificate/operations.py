@@ -121,6 +121,13 @@ def known(*numbers):
     return all(np.isfinite(number).all() for number in numbers)
 
 
+def beyond(exact, value, error):
+    """Whether an exact number, a fraction or a ball, is farther from a value than an error."""
+    if isinstance(exact, flint.arb):
+        return abs(exact - arb(value)) > arb(error)
+    return abs(exact - fraction(value)) > fraction(error)
+
+
 class Report:
     """Entries compared, those of which nothing is known, and misses."""
 
@@ -135,15 +142,8 @@ class Report:
         elif any(exact is None for exact in exact_values):
             self.missed.append(("claimed", value, error))
         else:
-            self.missed += [
-                (exact, value, error)
-                for exact in exact_values
-                if (
-                    abs(exact - arb(value)) > arb(error)
-                    if isinstance(exact, flint.arb)
-                    else abs(exact - fraction(value)) > fraction(error)
-                )
-            ]
+            missed = (exact for exact in exact_values if beyond(exact, value, error))
+            self.missed += [(exact, value, error) for exact in missed]
 
     def within(self, exact, found, room=0):
         """Compare a point with an exact one, which is nearer than its distance less `room`."""
@@ -211,17 +211,11 @@ def positive(rng, module):
 
 def moderate(rng, module):
     """Exponents: usual ones, and those whose exponential underflows."""
-    a = (
-        numbers(rng, ENTRIES, low=-3, high=2.8)
-        if rng.random() < 0.7
-        else rng.uniform(-760, -600, ENTRIES)
-    )
-    return (
-        module.Bounded(
-            a,
-            np.minimum(errors(rng, a), 10.0 ** rng.uniform(-2, 2.8)) if rng.random() < 0.8 else 0.0,
-        ),
-    )
+    usual = rng.random() < 0.7
+    a = numbers(rng, ENTRIES, low=-3, high=2.8) if usual else rng.uniform(-760, -600, ENTRIES)
+    if rng.random() < 0.8:
+        return (module.Bounded(a, np.minimum(errors(rng, a), 10.0 ** rng.uniform(-2, 2.8))),)
+    return (module.Bounded(a),)
 
 
 def above_minus_one(rng, module):
@@ -281,11 +275,8 @@ def exact_exponent(module, rng):
 
 def conjugate_exponent(module, rng):
     """p/(p − 1) of an exact p near 1 and far from it."""
-    p = (
-        1.0 + 10.0 ** rng.uniform(-15, 3)
-        if rng.random() < 0.5
-        else 1.0 + rng.integers(1, 4) * 2.0**-52
-    )
+    near = rng.random() < 0.5
+    p = 1.0 + (rng.integers(1, 4) * 2.0**-52 if near else 10.0 ** rng.uniform(-15, 3))
     bounded = module.exact(p)
     return bounded / (bounded - 1.0), [Fraction(p) / (Fraction(p) - 1)]
 
@@ -350,12 +341,10 @@ def by_rows(compute, exact, operands):
         report = Report()
         x, *rest = operands(rng, module)
         found = compute(module, x, *rest)
-        for i, (a, r) in enumerate(
-            zip(map(vector, x.value), map(vector, radii_of(x)), strict=True)
-        ):
-            each = [[corner] * len(a) for corner in CORNERS] + [
-                rng.choice(CORNERS, len(a)).tolist()
-            ]
+        rows = zip(map(vector, x.value), map(vector, radii_of(x)), strict=True)
+        for i, (a, r) in enumerate(rows):
+            each = [[corner] * len(a) for corner in CORNERS]
+            each.append(rng.choice(CORNERS, len(a)).tolist())
             points = [
                 [z + corner * e for z, corner, e in zip(a, ends, r, strict=True)] for ends in each
             ]
@@ -426,17 +415,12 @@ def entropy(module, rng):
         [0.0, 10.0 ** rng.uniform(-18, 1, ENTRIES)],
         10.0 ** rng.uniform(-18, -8, ENTRIES),
     )
-    r = (
-        0.0
-        if rng.random() < 0.4
-        else a * relative
-        if rng.random() < 0.5
-        else s * 10.0 ** rng.uniform(-40, 1, ENTRIES)
-    )
+    r = 0.0
+    if rng.random() < 0.6:
+        r = a * relative if rng.random() < 0.5 else s * 10.0 ** rng.uniform(-40, 1, ENTRIES)
     x = module.Bounded(a, r)
-    b = np.array(
-        [float(max(Fraction(whole) - Fraction(one), 0)) for whole, one in zip(s, a, strict=True)]
-    )
+    left = (max(z - w, 0) for z, w in zip(vector(s), vector(a), strict=True))
+    b = np.array([float(z) for z in left])
     # At least the distance from b to s − x for every x; or x is known by its rest alone.
     t = np.broadcast_to(r, a.shape) * (1.0 + 2.0**-40) + 2.0**-53 * b
     if kind[0] == 3:
@@ -444,11 +428,8 @@ def entropy(module, rng):
         t = np.where(kind == 2, b * 10.0 ** rng.uniform(-18, -1), t)
     found = module.entropy(x, module.Bounded(b, t), s)
     for i in range(ENTRIES):
-        low, high = (
-            fraction(a[i]) - Fraction(entry(x, i)[1]),
-            fraction(a[i]) + Fraction(entry(x, i)[1]),
-        )
-        whole = Fraction(float(s[i]))
+        low, _, high = corners(*entry(x, i))
+        whole = fraction(s[i])
         low = max(low, Fraction(0), whole - fraction(b[i]) - fraction(t[i]))
         high = min(high, whole, whole - fraction(b[i]) + fraction(t[i]))
         if low > high:
@@ -716,11 +697,8 @@ def run(module, name, count, seed=0):
         with np.errstate(all="ignore"):
             for k in range(count):
                 report = OPERATIONS[name](module, np.random.default_rng([seed, k, len(name)]))
-                entries, unknown, missed = (
-                    entries + report.entries,
-                    unknown + report.unknown,
-                    missed + report.missed,
-                )
+                entries, unknown = entries + report.entries, unknown + report.unknown
+                missed += report.missed
     finally:
         flint.ctx.prec = before
     return entries, unknown, missed

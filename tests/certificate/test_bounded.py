@@ -4,6 +4,7 @@ of the module.
 
 import itertools
 import math
+import operator
 import os
 import sys
 import types
@@ -62,15 +63,8 @@ def test_every_operation_bounds_its_error(name):
 
 
 ELEMENTARY = (
-    "power",
-    "conjugate power",
-    "uncertain power",
-    "exponential",
-    "logarithm",
-    "logarithm of 1 + x",
-    "log1p_exp",
-    "log1p_sum_exp",
-    "entropy",
+    *("power", "conjugate power", "uncertain power", "exponential", "logarithm"),
+    *("logarithm of 1 + x", "log1p_exp", "log1p_sum_exp", "entropy"),
 )
 
 
@@ -181,9 +175,8 @@ def test_mutants_are_noticed(operation, old, new):
 
 
 def overflows_are_unknown(module):
-    return (module.exact(1e308) * 4.0).lower == -math.inf and (
-        module.exact(np.array([1e308])) * 4.0
-    ).lower[0] == -math.inf
+    ends = [(module.exact(large) * 4.0).lower for large in (1e308, np.array([1e308]))]
+    return bool(np.all(np.hstack(ends) == -math.inf))
 
 
 # What plain numbers give
@@ -215,12 +208,8 @@ def test_matrices_are_summed_row_by_row():
     x = np.random.default_rng(0).standard_normal((7, 3))
     s = np.abs(x).sum(axis=1)
     for function in (
-        b.row_sums,
-        b.log1p_sum_exp,
-        lambda a: b.remainder(s, a),
-        lambda a: b.largest_sums(a, 2),
-        lambda a: b.log1p_exp(a),
-        lambda a: a @ x.T[:, :3],
+        *(b.row_sums, b.log1p_sum_exp, b.log1p_exp, lambda a: b.remainder(s, a)),
+        *(lambda a: b.largest_sums(a, 2), lambda a: a @ x.T[:, :3]),
     ):
         np.testing.assert_allclose(function(exact(x)).value, function(x), rtol=1e-13, atol=1e-15)
 
@@ -233,10 +222,8 @@ def test_sums_in_parts_are_those_of_the_whole():
     def loss(u, s, p):
         return total(s * b.positive_part(1.0 - u) ** p)
 
-    whole, parts = (
-        loss(Bounded(u, error), s, exact(1.5)),
-        b.by_rows(loss, Bounded(u, error), s, exact(1.5)),
-    )
+    given = Bounded(u, error), s, exact(1.5)
+    whole, parts = loss(*given), b.by_rows(loss, *given)
     assert abs(whole.value - parts.value) <= 1e-15 * whole.value
     assert parts.error <= 1.2 * whole.error
     assert b.by_rows(loss, u, s, 1.5) == pytest.approx(loss(u, s, 1.5), rel=1e-14)
@@ -249,17 +236,9 @@ def test_sums_in_parts_are_those_of_the_whole():
 def test_zeros_stay_exact():
     zero, x = exact(np.zeros(4)), Bounded(np.ones(4), 1e-3)
     for found in (
-        zero * x,
-        x * zero,
-        zero / x,
-        b.square(zero),
-        b.positive_part(zero - x),
-        b.positive_part(x - 2.0) ** 1.7,
-        zero**2.5,
-        b.sqrt(zero),
-        zero + zero,
-        b.log1p(zero),
-        b.where(np.array([True] * 4), zero, x),
+        *(zero * x, x * zero, zero / x, zero**2.5, zero + zero),
+        *(b.square(zero), b.sqrt(zero), b.log1p(zero), b.where(np.ones(4, bool), zero, x)),
+        *(b.positive_part(zero - x), b.positive_part(x - 2.0) ** 1.7),
     ):
         assert np.array_equal(found.value, np.zeros(4))
         assert np.array_equal(np.broadcast_to(found.error, 4), np.zeros(4)), found
@@ -275,12 +254,8 @@ def test_zeros_stay_exact():
 def test_signs_halves_and_choices_round_nothing():
     x = Bounded(np.array([0.1, -0.2]), np.array([1e-3, 1e-4]))
     y = np.array([-1.0, 1.0])
-    for found, value in (
-        (b.signed(y, x), y * x.value),
-        (-x, -x.value),
-        (abs(x), abs(x.value)),
-        (1.0 * x, x.value),
-    ):
+    signed = (b.signed(y, x), y * x.value)
+    for found, value in (signed, (-x, -x.value), (abs(x), abs(x.value)), (1.0 * x, x.value)):
         assert np.array_equal(found.value, value)
         assert np.array_equal(found.error, x.error)
     assert np.array_equal((-4.0 * x).error, 4.0 * x.error)
@@ -292,22 +267,10 @@ def test_signs_halves_and_choices_round_nothing():
 
 @pytest.mark.parametrize("error", [math.inf, math.nan])
 def test_what_is_unknown_reaches_from_end_to_end(error):
-    for x in (
-        Bounded(1.0, error),
-        Bounded(np.array([1.0, 2.0]), np.array([error, error])),
-        Bounded(math.nan, 1.0),
-    ):
-        for found in (
-            x,
-            x + 1.0,
-            2.0 * x,
-            x / 3.0,
-            b.square(x),
-            b.positive_part(x),
-            b.exp(x),
-            x**1.5,
-            1.0 / x,
-        ):
+    several = Bounded(np.array([1.0, 2.0]), np.array([error, error]))
+    for x in (Bounded(1.0, error), several, Bounded(math.nan, 1.0)):
+        functions = (b.square(x), b.positive_part(x), b.exp(x))
+        for found in (x, x + 1.0, 2.0 * x, x / 3.0, x**1.5, 1.0 / x, *functions):
             assert (np.asarray(found.upper) == math.inf).all(), found
             assert (np.asarray(found.lower) == -math.inf).all(), found
         assert total(b.maximum(x, 0.0) * np.ones(2)).upper == math.inf
@@ -316,14 +279,8 @@ def test_what_is_unknown_reaches_from_end_to_end(error):
 def test_results_that_overflow_are_unknown():
     assert overflows_are_unknown(b)
     large = exact(np.array([1e200]))
-    for found in (
-        large * large,
-        b.square(large),
-        b.exp(large),
-        large**3.0,
-        large / 1e-200,
-        total(exact(np.full(9, 1e308))),
-    ):
+    functions = (b.square(large), b.exp(large), total(exact(np.full(9, 1e308))))
+    for found in (large * large, large**3.0, large / 1e-200, *functions):
         assert np.all(found.upper == math.inf)
         assert np.all(found.lower == -math.inf)
 
@@ -339,17 +296,11 @@ def test_what_may_be_zero_divides_nothing():
 
 def test_numbers_with_an_error_are_not_compared():
     x = Bounded(np.ones(2), 1e-9)
-    for ask in (
-        lambda: x > 0,
-        lambda: x == 1.0,
-        lambda: x != 1.0,
-        lambda: x <= 2,
-        lambda: x < 3,
-        lambda: x >= x,
-        lambda: bool(x),
-    ):
+    for ask in (operator.gt, operator.eq, operator.ne, operator.le, operator.lt, operator.ge):
         with pytest.raises(TypeError):
-            ask()
+            ask(x, 1.0)
+    with pytest.raises(TypeError):
+        bool(x)
     assert exact(2.0) != 1.0
     assert exact(2.0) >= 2.0
     assert (exact(np.array([1.0, 3.0])) > 2.0).tolist() == [False, True]

@@ -17,21 +17,13 @@ from svmcvx.errors import DataError
 
 
 def test_lists_frames_and_integers_become_float_arrays():
-    for X in (
-        [[1, 2], [3, 4]],
-        np.array([[1, 2], [3, 4]], dtype=np.int8),
-        pd.DataFrame({"a": [1, 3], "b": [2, 4]}),
-    ):
+    whole = [[1, 2], [3, 4]]
+    mixed = np.array([[True, 2], [3.0, 4]], dtype=object)
+    frame = pd.DataFrame({"a": [1, 3], "b": [2, 4]})
+    for X in (whole, np.array(whole, dtype=np.int8), frame, mixed):
         checked = check_features(X)
         assert checked.dtype == np.float64
-        assert checked.tolist() == [[1, 2], [3, 4]]
-
-
-def test_object_arrays_of_numbers_and_booleans_are_accepted():
-    assert check_features(np.array([[1, 2.5], [True, 4]], dtype=object)).tolist() == [
-        [1, 2.5],
-        [1, 4],
-    ]
+        assert checked.tolist() == whole
     assert check_features([[True, False]]).tolist() == [[1.0, 0.0]]
 
 
@@ -52,9 +44,20 @@ def test_sparse_matrices_stay_sparse_and_merge_duplicates():
         check_features(X, accept_sparse=False)
 
 
-@pytest.mark.parametrize(
-    ("X", "message"),
-    [
+def read_three_columns(X):
+    check_features(X, n_features=3)
+
+
+def read_labels(y):
+    check_labels(y, 3, binary=True)
+
+
+def read_weights(weight):
+    check_weights(weight, 3)
+
+
+REFUSED = {
+    check_features: [
         ([1.0, 2.0], "Reshape your data"),
         (np.zeros((2, 2, 2)), "two-dimensional"),
         (np.zeros((0, 3)), r"0 sample\(s\)"),
@@ -67,11 +70,37 @@ def test_sparse_matrices_stay_sparse_and_merge_duplicates():
         ([[1.0], [1.0, 2.0]], "rows of equal length"),
         (sp.csr_array(np.array([[0.0, np.nan]])), "NaN in column 1"),
         (sp.csr_array(np.array([[1j]])), "real and numeric"),
+        (pd.DataFrame({"age": [1.0, np.nan], "size": [1.0, 2.0]}), "column age"),
     ],
+    read_three_columns: [([[1.0, 2.0]], "2 features.*expects 3")],
+    read_labels: [
+        ([0, 1], "2 labels but X has 3 rows"),
+        ([0, 0, 0], "one class only"),
+        ([0, 1, 2], "Only binary classification is supported"),
+        ([0.1, 0.2, 0.3], "continuous"),
+        ([0, 1, np.nan], "NaN"),
+        ([0, 1, None], "missing labels"),
+        (["a", "b", pd.NA], "missing labels"),
+        (np.array(["a", 1, 1], dtype=object), "cannot be sorted"),
+        (np.zeros((3, 2)), "one-dimensional"),
+        (None, "the target y is None"),
+    ],
+    read_weights: [
+        ([1, 2], "expected shape"),
+        ([1, -1, 1], "non-negative"),
+        ([1, np.inf, 1], "finite"),
+        (["a"] * 3, "numeric"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "message"),
+    [(read, *case) for read, cases in REFUSED.items() for case in cases],
 )
-def test_features_that_cannot_be_used(X, message):
+def test_data_that_cannot_be_used(read, value, message):
     with pytest.raises(DataError, match=message):
-        check_features(X)
+        read(value)
 
 
 def test_a_wrong_type_is_a_type_error_too():
@@ -84,63 +113,14 @@ def test_a_wrong_type_is_a_type_error_too():
         assert isinstance(raised.value, DataError)
 
 
-def test_messages_name_columns_of_a_frame():
-    with pytest.raises(DataError, match="column age"):
-        check_features(pd.DataFrame({"age": [1.0, np.nan], "size": [1.0, 2.0]}))
-
-
-def test_wrong_number_of_features():
-    with pytest.raises(DataError, match=r"2 features.*expects 3"):
-        check_features([[1.0, 2.0]], n_features=3)
-
-
 @pytest.mark.parametrize(
     "labels",
-    [
-        ["b", "a", "b"],
-        [True, False, True],
-        [7, -3, 7],
-        [2.0, 1.0, 2.0],
-        np.array(["b", "a", "b"], dtype=object),
-    ],
+    [list("bab"), [True, False, True], [7, -3, 7], [2.0, 1.0, 2.0], np.array([*"bab"], object)],
 )
 def test_labels_of_any_type_map_there_and_back(labels):
     codes, classes = check_labels(labels, 3)
     assert codes.tolist() == [1, 0, 1]
     assert (classes[codes] == np.asarray(labels)).all()
-
-
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        ([0, 1], "2 labels but X has 3 rows"),
-        ([0, 0, 0], "one class only"),
-        ([0, 1, 2], "Only binary classification is supported"),
-        ([0.1, 0.2, 0.3], "continuous"),
-        ([0, 1, np.nan], "NaN"),
-        ([0, 1, None], "missing labels"),
-        (np.array(["a", 1, 1], dtype=object), "cannot be sorted"),
-        (np.zeros((3, 2)), "one-dimensional"),
-        (None, "the target y is None"),
-    ],
-)
-def test_labels_that_cannot_be_used(y, message):
-    with pytest.raises(DataError, match=message):
-        check_labels(y, 3, binary=True)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1, 2], "expected shape"),
-        ([1, -1, 1], "non-negative"),
-        ([1, np.inf, 1], "finite"),
-        (["a"] * 3, "numeric"),
-    ],
-)
-def test_weights_that_cannot_be_used(weights, message):
-    with pytest.raises(DataError, match=message):
-        check_weights(weights, 3)
 
 
 def test_observations_of_weight_zero_are_dropped():
@@ -170,11 +150,6 @@ def test_numbers_in_range_and_choices():
     assert check_choice("a", "mode", ("a", "b")) == "a"
     with pytest.raises(DataError, match="'a', 'b'"):
         check_choice("c", "mode", ("a", "b"))
-
-
-def test_labels_that_are_missing_in_the_way_of_pandas_are_refused():
-    with pytest.raises(DataError, match="missing labels"):
-        binary_data(np.eye(3), ["a", "b", pd.NA])
 
 
 def test_labels_that_were_validated_are_taken_as_they_are(monkeypatch):

@@ -4,7 +4,6 @@ import math
 import os
 from fractions import Fraction
 
-import flint
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -27,84 +26,87 @@ from svmcvx.feature_space import feature_space
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram import BoundedGram
 from svmcvx.model import KernelModel, LinearModel
-from tests.balls import ball, exact_kernel, precision
+from tests.balls import ball, exact_kernel, inner, precision
+from tests.balls import total as total_of
+
+from .operations import beyond
 
 precise = precision(200)
 # A million arguments of each function with SVMCVX_THOROUGH=1.
 ARGUMENTS = 1_000_000 if os.environ.get("SVMCVX_THOROUGH") else 3_000
 
 finite = st.floats(-1e100, 1e100, allow_nan=False, allow_infinity=False)
-vectors = st.lists(finite, min_size=1, max_size=12).map(np.array)
+
+
+def encloses(found, truths):
+    """Whether exact numbers are within the errors of bounded ones."""
+    errors = np.broadcast_to(found.error, np.shape(found.value))
+    pairs = zip(truths, np.ravel(found.value), np.ravel(errors), strict=True)
+    return not any(beyond(*pair) for pair in pairs)
+
+
+def fractions(x):
+    return [Fraction(value) for value in np.ravel(x).tolist()]
+
+
+def dot(x, y):
+    return sum((a * b for a, b in zip(fractions(x), fractions(y), strict=True)), Fraction(0))
 
 
 # Elementary functions
 
 
+def worst(exact, values):
+    """The largest error in units in the last place."""
+    errors = (
+        abs(a - ball(v)).upper() / np.spacing(abs(v)) for a, v in zip(exact, values, strict=True)
+    )
+    return max(map(float, errors))
+
+
 @pytest.mark.parametrize(
-    ("function", "exact", "low", "high"),
+    ("name", "low", "high"),
     [
-        (np.exp, lambda x: x.exp(), -740.0, 700.0),
-        (np.expm1, lambda x: x.expm1(), -30.0, 700.0),
-        (np.log, lambda x: x.log(), 1e-300, 1e300),
-        (np.log1p, lambda x: x.log1p(), 1e-300, 1e300),
-        (np.tanh, lambda x: x.tanh(), -20.0, 20.0),
+        ("exp", -740.0, 700.0),
+        ("expm1", -30.0, 700.0),
+        ("log", 1e-300, 1e300),
+        ("log1p", 1e-300, 1e300),
+        ("tanh", -20.0, 20.0),
     ],
-    ids=["exp", "expm1", "log", "log1p", "tanh"],
 )
-def test_numpys_functions_are_as_accurate_as_is_assumed(function, exact, low, high):
+def test_numpys_functions_are_as_accurate_as_is_assumed(name, low, high):
     rng = np.random.default_rng(0)
-    x = (
-        10.0 ** rng.uniform(math.log10(low), math.log10(high), ARGUMENTS)
-        if low > 0
-        else rng.uniform(low, high, ARGUMENTS)
-    )
-    # Small arguments too, of both signs where the function takes them.
-    if low < 0:
+    if low > 0:
+        x = 10.0 ** rng.uniform(math.log10(low), math.log10(high), ARGUMENTS)
+    else:
+        # Small arguments too, of both signs.
+        x = rng.uniform(low, high, ARGUMENTS)
         x[::2] *= 10.0 ** rng.uniform(-15, 0, x[::2].size)
-    values = function(x)
-    worst = max(
-        float(abs(exact(ball(a)) - ball(v)).upper() / np.spacing(abs(v)))
-        for a, v in zip(x, values, strict=True)
-    )
-    assert worst <= ULPS
+    assert worst((getattr(ball(a), name)() for a in x), getattr(np, name)(x)) <= ULPS
 
 
 def test_powers_are_as_accurate_as_is_assumed():
     rng = np.random.default_rng(1)
-    x = 10.0 ** rng.uniform(-12, 12, ARGUMENTS)
-    p = np.where(
-        rng.random(ARGUMENTS) < 0.5,
-        rng.uniform(0.0, 8.0, ARGUMENTS),
-        rng.integers(1, 12, ARGUMENTS).astype(float),
-    )
+    x, half = 10.0 ** rng.uniform(-12, 12, ARGUMENTS), ARGUMENTS // 2
+    p = np.r_[rng.uniform(0.0, 8.0, half), rng.integers(1, 12, ARGUMENTS - half)]
     values = x**p
-    worst = max(
-        float(abs(ball(a) ** ball(q) - ball(v)).upper() / np.spacing(v))
-        for a, q, v in zip(x, p, values, strict=True)
-        if 1e-290 < v < 1e290
-    )
-    assert worst <= ULPS
+    kept = (values > 1e-290) & (values < 1e290)
+    exact = (ball(a) ** ball(q) for a, q in zip(x[kept], p[kept], strict=True))
+    assert worst(exact, values[kept]) <= ULPS
 
 
 # Sums and inner products
 
 
-@given(vectors)
-def test_sums_are_enclosed(x):
-    found = total(Bounded(x))
-    truth = sum(map(Fraction, x.tolist()))
-    assert Fraction(found.lower_end) <= truth <= Fraction(found.upper_end)
-
-
-@pytest.mark.parametrize("n", [1023, 1024, 1025, 4097, 20_001])
-@pytest.mark.parametrize("spread", [0, 3, 30, 290])
+@pytest.mark.parametrize("n", [1023, 1025, 20_001])
+@pytest.mark.parametrize("spread", [0, 30, 290])
 def test_long_sums_are_enclosed(n, spread):
     rng = np.random.default_rng(n + spread)
     x = rng.standard_normal(n) * 10.0 ** rng.uniform(-spread, spread, n)
     # Most of it cancels.
     x[1::2] = -x[: x.size // 2 * 2 : 2] * (1.0 + 1e-13 * rng.standard_normal(n // 2))
     rng.shuffle(x)
-    truth, found = sum(map(Fraction, x.tolist())), total(Bounded(x))
+    truth, found = sum(fractions(x)), total(Bounded(x))
     low, high = found.lower_end, found.upper_end
     assert Fraction(low) <= truth <= Fraction(high)
     assert high - low <= 1e-15 * abs(float(truth)) + 1e-24 * float(np.abs(x).sum())
@@ -122,33 +124,26 @@ def test_the_exact_inner_product_is_rounded_once(pairs, constant):
     found = dot_exactly(x, y, constant)
     if math.isnan(found):
         return
-    exact = Fraction(constant) + sum(Fraction(a) * Fraction(b) for a, b in pairs)
-    assert found == float(exact)
+    assert found == float(Fraction(constant) + dot(x, y))
 
 
 def test_the_exact_inner_product_of_usual_numbers_is_a_number():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 1000)) * 1e6
-    exact = sum(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
-    assert dot_exactly(x, y) == float(exact)
+    assert dot_exactly(x, y) == float(dot(x, y))
     # The low part of a product that underflows is not known.
     small = np.array([(1.0 + 2.0**-30) * 2.0**-500])
     assert math.isnan(dot_exactly(small, small))
     assert math.isnan(dot_exactly(small**2, small**2))
 
-    # One row of one leading number and many small ones, which an estimate by the square root of n
-    # lets through.
-
 
 def test_many_small_terms_behind_a_large_one_are_allowed_for():
-    d = 2000
-    row = np.full(d, math.sqrt(0.98 * 2.0**-53))
+    # An estimate by the square root of n lets such a row through.
+    row = np.full(2000, math.sqrt(0.98 * 2.0**-53))
     row[0] = 1.0
     model = LinearModel(coef=row, intercept=0.0, classes=np.array([-1, 1]), support=np.array([0]))
     for X in (row[None, :], sp.csr_array(row[None, :])):
-        score = model.scores(X)
-        exact = sum(Fraction(a) ** 2 for a in row.tolist())
-        assert abs(Fraction(float(score.value[0])) - exact) <= Fraction(float(score.error[0]))
+        assert encloses(model.scores(X), [dot(row, row)])
 
 
 # Balanced multipliers
@@ -163,7 +158,7 @@ def test_balanced_multipliers_meet_their_conditions_exactly(values, signs, bound
     alpha = np.array(values)
     y = np.where(signs[: alpha.size], 1.0, -1.0)
     found = balanced(alpha, y, bound)
-    assert sum(Fraction(a) * int(s) for a, s in zip(found.tolist(), y, strict=True)) == 0
+    assert dot(found, y) == 0
     assert (found >= 0).all()
     assert (found <= bound).all()
     assert np.array_equal(balanced(found, y, bound), found)
@@ -176,10 +171,7 @@ def test_one_multiplier_balances_thousands(sign, factor):
     n = 20_000
     alpha, y = np.r_[factor, np.full(n, 1.0 / n)], sign * np.r_[1.0, np.full(n, -1.0)]
     found = balanced(alpha, y, math.inf)
-    assert (
-        sum(Fraction(a) * int(label) for a, label in zip(found.tolist(), y.tolist(), strict=True))
-        == 0
-    )
+    assert dot(found, y) == 0
     assert (found >= 0).all()
     np.testing.assert_allclose(found, np.r_[1.0, np.full(n, 1.0 / n)] * min(factor, 1.0), rtol=1e-9)
 
@@ -284,17 +276,34 @@ def hostile_rows(rng, n, d):
     return A, B, 10.0 ** rng.uniform(-3, 3) / scale**2
 
 
+def exact_matrix(kernel, A, B):
+    return [[exact_kernel(kernel, a, b) for b in B] for a in A]
+
+
+def expansions(matrix, v):
+    """Exact products of the rows of a matrix with v."""
+    return [total_of(k * ball(c) for k, c in zip(row, v, strict=True)) for row in matrix]
+
+
+def entries_are_within_their_bounds(kernel, A, B):
+    values, error = kernel.bounded_block(A, B)
+    exact = [entry for row in exact_matrix(kernel, A, B) for entry in row]
+    return encloses(Bounded(values, error.matrix(values)), exact)
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_kernel_entries_are_within_their_bounds(seed):
     rng = np.random.default_rng(seed)
     A, B, gamma = hostile_rows(rng, 5, int(rng.integers(1, 8)))
     for kernel in kernels_for(gamma):
-        values, error = kernel.bounded_block(A, B)
-        bound = error.matrix(values)
-        for i in range(5):
-            for j in range(5):
-                distance = abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j]))
-                assert not distance > ball(bound[i, j]), kernel
+        assert entries_are_within_their_bounds(kernel, A, B), kernel
+
+
+def test_exponents_of_many_columns_have_larger_errors():
+    """Distances of rows of 20 000 columns, which are summed in doubles."""
+    A, B = np.random.default_rng(0).uniform(0, 1, (2, 3, 20_000))
+    for kernel in (sx.RBF(1e-2), sx.Laplacian(1e-2), sx.Exponential(1.0)):
+        assert entries_are_within_their_bounds(kernel, A, B), kernel
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -306,23 +315,14 @@ def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, k
     y = np.where(np.arange(8) % 2 == 0, 1, -1)
     v = rng.standard_normal(8) * 10.0 ** rng.uniform(-3, 3, 8)
     v[rng.random(8) < 0.3] = 0.0
-    one = 1 if intercept == "penalised" else 0
-    for kernel in (
-        sx.RBF(gamma),
-        sx.Laplacian(math.sqrt(gamma)),
-        sx.Exponential(math.sqrt(gamma)),
-        sx.Linear(),
-    ):
+    for kernel in kernels_for(gamma)[:4]:
         space = feature_space(binary_data(A, y), kernel, intercept=intercept, keep_gram=keep_gram)
         point = space.point(v)
-        K = [[exact_kernel(kernel, a, b) + one for b in A] for a in A]
-        scores = [
-            sum((k * ball(c) for k, c in zip(row, v, strict=True)), flint.arb(0)) for row in K
-        ]
-        norm = sum((ball(c) * s for c, s in zip(v, scores, strict=True)), flint.arb(0))
-        for exact, score, error in zip(scores, point.scores.value, point.scores.error, strict=True):
-            assert not abs(exact - ball(score)) > ball(error)
-        assert not abs(norm - ball(point.squared_norm.value)) > ball(point.squared_norm.error)
+        one = 1 if intercept == "penalised" else 0
+        scores = expansions([[k + one for k in row] for row in exact_matrix(kernel, A, A)], v)
+        assert encloses(point.scores, scores)
+        norm = total_of(ball(c) * s for c, s in zip(v, scores, strict=True))
+        assert encloses(point.squared_norm, [norm])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -332,37 +332,16 @@ def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
     A, B, gamma = hostile_rows(rng, 7, int(rng.integers(1, 5)))
     A[0] *= 1e3
     v = rng.standard_normal(7) * 10.0 ** rng.uniform(-3, 3, 7)
-    root = math.sqrt(gamma)
-    for kernel in (
-        sx.RBF(gamma),
-        sx.Laplacian(root),
-        sx.Exponential(root),
-        sx.Polynomial(3, gamma, 1.0),
-    ):
+    for kernel in kernels_for(gamma)[1:5]:
+        terms = [
+            [k * ball(c) for k, c in zip(row, v, strict=True)] for row in exact_matrix(kernel, A, B)
+        ]
         for rows in (A, sp.csr_array(A)):
             found = KernelColumns(kernel, rows, B, tile_entries=tile_entries).product(v)
             bounds = inner_error(9, found.magnitude) + found.entries
-            for a, score, bound, magnitude in zip(
-                A, found.scores, bounds, found.magnitude, strict=True
-            ):
-                terms = [exact_kernel(kernel, a, b) * ball(c) for b, c in zip(B, v, strict=True)]
-                assert not abs(sum(terms, flint.arb(0)) - ball(score)) > ball(bound)
-                assert not sum((abs(term) for term in terms), flint.arb(0)) > ball(
-                    magnitude
-                ) * 1.0000001 + ball(bound)
-
-
-def exactly(row, column):
-    return sum((Fraction(a) * Fraction(b) for a, b in zip(row, column, strict=True)), Fraction(0))
-
-
-def are_within(found, truths):
-    """Whether exact numbers are within the errors of bounded ones."""
-    errors = np.broadcast_to(found.error, np.shape(found.value))
-    return all(
-        abs(truth - Fraction(float(value))) <= Fraction(float(error))
-        for truth, value, error in zip(truths, np.ravel(found.value), np.ravel(errors), strict=True)
-    )
+            assert encloses(Bounded(found.scores, bounds), map(total_of, terms))
+            for each, magnitude, bound in zip(terms, found.magnitude, bounds, strict=True):
+                assert not total_of(map(abs, each)) > ball(magnitude) * 1.0000001 + ball(bound)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -374,35 +353,27 @@ def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
     space = feature_space(binary_data(sp.csr_array(A) if sparse else A, y), None, intercept="free")
     v = balanced(rng.random(9), y.astype(float), math.inf) * y
     point = space.point(v)
-    w = [exactly(column, v.tolist()) for column in A.T.tolist()]
+    w = [dot(column, v) for column in A.T]
+
+    def score(row):
+        return sum(a * b for a, b in zip(fractions(row), w, strict=True))
+
     # Less the same number for all rows: the score of what was subtracted from them.
-    shift = exactly(space.centre.tolist(), w)
-    assert are_within(point.scores, [exactly(row, w) - shift for row in A.tolist()])
-    assert are_within(point.squared_norm, [exactly(w, w)])
+    assert encloses(point.scores, [score(row) - score(space.centre) for row in A])
+    assert encloses(point.squared_norm, [sum(x * x for x in w)])
     coef, intercept = np.array([float(x) for x in w]), float(rng.normal())
     scores = space.scores(LinearModel(coef, intercept, y[:2], [0]))
-    coefficients = coef.tolist()
-    truths = [exactly(row, coefficients) + Fraction(intercept) for row in A.tolist()]
-    assert are_within(scores, truths)
+    assert encloses(scores, [dot(row, coef) + Fraction(intercept) for row in A])
 
 
 def test_a_model_of_a_kernel_is_scored_within_its_bounds():
     rng = np.random.default_rng(3)
     A, B, gamma = hostile_rows(rng, 6, 3)
     for kernel in kernels_for(gamma):
-        model = KernelModel(
-            kernel, B, rng.standard_normal(6), 0.3, np.array([0, 1]), np.arange(6), 3
-        )
-        scores = model.scores(A)
-        for a, score, error in zip(A, scores.value, scores.error, strict=True):
-            exact = sum(
-                (
-                    exact_kernel(kernel, a, b) * ball(c)
-                    for b, c in zip(B, model.dual_coef, strict=True)
-                ),
-                ball(0.3),
-            )
-            assert not abs(exact - ball(score)) > ball(error), kernel
+        v = rng.standard_normal(6)
+        model = KernelModel(kernel, B, v, 0.3, np.array([0, 1]), np.arange(6), 3)
+        exact = [score + ball(0.3) for score in expansions(exact_matrix(kernel, A, B), v)]
+        assert encloses(model.scores(A), exact), kernel
 
 
 @pytest.mark.parametrize(
@@ -420,31 +391,24 @@ def test_a_bounded_matrix_bounds_products_diagonal_and_eigenvalues(kernel, n):
     rows = rng.choice(n, 4, replace=False)
     both, one = gram.product(B), gram.product(B[:, 0])
     np.testing.assert_allclose(both.value[:, 0], one.value, rtol=1e-9)
-    for i in rows:
-        entries = [exact_kernel(kernel, X[i], z) for z in X]
-        for k in range(2):
-            score = sum((a * ball(b) for a, b in zip(entries, B[:, k], strict=True)), flint.arb(0))
-            assert not abs(score - ball(both.value[i, k])) > ball(both.error[i, k])
-        assert not abs(entries[i] - ball(gram.diagonal.value[i])) > ball(gram.diagonal.error[i])
+    for i, entries in zip(rows, exact_matrix(kernel, X[rows], X), strict=True):
+        exact = expansions([entries], B[:, 0]) + expansions([entries], B[:, 1])
+        assert encloses(both[i], exact)
+        assert encloses(gram.diagonal[i], [entries[i]])
     part = gram.block(rows)
     c = rng.exponential(size=4)
     M, error = part.scaled(c)
     exact_rows = [
-        [
-            (ball(a) * ball(b)).sqrt() * exact_kernel(kernel, X[i], X[j])
-            for j, b in zip(rows, c, strict=True)
-        ]
-        for i, a in zip(rows, c, strict=True)
+        [(ball(a) * ball(b)).sqrt() * k for b, k in zip(c, row, strict=True)]
+        for a, row in zip(c, exact_matrix(kernel, X[rows], X[rows]), strict=True)
     ]
     # The Frobenius norm of a matrix is at least its norm, and this matrix of errors is nearly as
     # large as its bound allows nowhere.
     x = rng.standard_normal(4)
     for _ in range(20):
-        moved = [
-            sum((e - ball(m)) * ball(t) for e, m, t in zip(line, own, x, strict=True))
-            for line, own in zip(exact_rows, M, strict=True)
-        ]
-        assert not sum(t * t for t in moved) > (ball(error) ** 2) * sum(ball(t) ** 2 for t in x)
+        pairs = zip(exact_rows, M, strict=True)
+        moved = expansions([[e - ball(m) for e, m in zip(*p, strict=True)] for p in pairs], x)
+        assert not total_of(t * t for t in moved) > ball(error) ** 2 * inner(x, x)
         x = np.array([float(t) for t in moved])
         if not x.any():
             break
@@ -472,16 +436,9 @@ def test_norms_of_long_rows_and_of_tiny_numbers_are_below_their_bounds(size, d):
     rng = np.random.default_rng(d)
     drawn = [] if d > 1000 else [rng.standard_normal(d) * size, rng.uniform(0.9, 1.1, d) * size]
     for x in (np.full(d, 0.1 * size), *drawn):
-        squares = (
-            Fraction(x[0]) ** 2 * d
-            if d > 1000
-            else sum(Fraction(value) ** 2 for value in x.tolist())
-        )
-        for found in (
-            norm_above(x),
-            float(row_norms_above(x[None])[0]),
-            float(row_norms_above(sp.csr_array(x[None]))[0]),
-        ):
+        squares = Fraction(x[0]) ** 2 * d if d > 1000 else dot(x, x)
+        rows = (x[None], sp.csr_array(x[None]))
+        for found in (norm_above(x), *(float(row_norms_above(row)[0]) for row in rows)):
             assert Fraction(found) ** 2 >= squares
             assert Fraction(found) ** 2 <= squares * (1 + Fraction(1, 10**9)) + Fraction(d, 10**320)
 
@@ -510,21 +467,6 @@ def test_the_imbalance_is_rounded_once(pairs):
     alpha = np.array([a for a, _ in pairs])
     y = np.where([b for _, b in pairs], 1.0, -1.0)
     found = imbalance(alpha, y)
-    exact = sum(
-        Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y.tolist(), strict=True)
-    )
+    exact = dot(alpha, y)
     assert (found == 0) == (exact == 0)
     assert math.isclose(found, float(exact), rel_tol=1e-15)
-
-
-def test_exponents_of_many_columns_have_larger_errors():
-    """Distances of rows of 20 000 columns, which are summed in doubles."""
-    rng = np.random.default_rng(0)
-    A, B = rng.uniform(0, 1, (3, 20_000)), rng.uniform(0, 1, (3, 20_000))
-    for kernel in (sx.RBF(1e-2), sx.Laplacian(1e-2), sx.Exponential(1.0)):
-        values, error = kernel.bounded_block(A, B)
-        bound = error.matrix(values)
-        for i, j in np.ndindex(3, 3):
-            assert not abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j])) > ball(
-                bound[i, j]
-            )
