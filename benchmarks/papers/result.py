@@ -6,9 +6,12 @@ import hashlib
 import json
 import math
 import os
+import shutil
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 from benchmarks.papers.trials import Trials
 from svmcvx import DataError
 from svmcvx.experiments import Study
-from svmcvx.experiments.reports import commit, computer, versions
+from svmcvx.experiments.reports import computer, versions
 from svmcvx.experiments.statistics import corrected_t, effect
 from svmcvx.experiments.tables import outward
 from svmcvx.system.files import atomic_write
@@ -96,6 +99,18 @@ class Reproduction:
         """Write :meth:`record` as JSON, whole or not at all."""
         with atomic_write(path) as stream:
             stream.write((json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def commit() -> str | None:
+    """Return the commit of the sources, with "+" for changes; None without git or a repository."""
+    folder, git = Path(__file__).parents[2], shutil.which("git")
+    if git is None or not (folder / ".git").exists():
+        return None
+    words = [git, "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*"]
+    done = subprocess.run(  # noqa: S603 - no shell, and words of our own
+        [*words, "--dirty=+"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None
 
 
 class Run(NamedTuple):

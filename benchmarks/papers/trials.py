@@ -23,17 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from svmcvx import DataError, Solution, Status, SvmcvxError
 from svmcvx.data import check_time_limit
 from svmcvx.datasets import content_digest, load
-from svmcvx.experiments.store import (
-    FAILED,
-    Row,
-    Store,
-    collected,
-    end_of_work,
-    failed,
-    fingerprint,
-    plain,
-    warn_incomplete,
-)
+from svmcvx.experiments.store import FAILED, Row, collected, failed, fingerprint, plain
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, time_limited, until
 
@@ -51,6 +41,7 @@ class Trial:
     cell: Mapping[str, Any]
     repeat: int
     keys: tuple[str]
+    data: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         return ", ".join(
@@ -68,7 +59,9 @@ class Trial:
             "note": "",
         }
 
-    def rows(self, keys: Sequence[str], end: float, *data: Any) -> Iterator[tuple[str, Row]]:
+    def rows(
+        self, keys: Sequence[str], end: float, shared: Mapping[Any, Any]
+    ) -> Iterator[tuple[str, Row]]:
         """Yield the row; nothing if the time ran out before it was done."""
         row, started = self.empty_row(), clock.now()
         with until(end) as deadline, warnings.catch_warnings():
@@ -76,7 +69,9 @@ class Trial:
                 return
             warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
             try:
-                row |= {"status": "done"} | self.compute(*data, repeat=self.repeat, **self.cell)
+                row |= {"status": "done"} | self.compute(
+                    *self.data, repeat=self.repeat, **self.cell
+                )
             except OutOfTime:
                 return
             except Exception as error:  # an error of one solver does not stop the others
@@ -195,33 +190,27 @@ def trials(
     """Compute all repetitions of all cells that are not in the store."""
     sets = {} if data is None else data
     counts = [repeats] * len(cells) if isinstance(repeats, int) else repeats
-    limit = check_time_limit(options["time_limit"])
     work = [
-        Trial(compute, cell, repeat, (_key(name, cell, repeat, sets),))
+        Trial(compute, cell, repeat, (_key(name, cell, repeat, sets),), _set(cell, sets)[1:])
         for repeat in range(max(counts))
         for cell, count in zip(cells, counts, strict=True)
         if repeat < count
     ]
-
-    def data_of(trial: Trial, alone: bool) -> tuple[Any, ...]:
-        return end_of_work(alone), *sets.get(str(trial.cell.get("dataset")), ())[1:]
-
-    store = options["store"]
     how: Any = {"backend": options["backend"], "n_jobs": options["n_jobs"], "again": True}
     how["usable"] = lambda row: row["status"] != FAILED
-    file = None if store is None else Store(store)
-    with time_limited(limit) as deadline:
-        progress = options["progress"]
-        found, reused = collected(work, data_of, file, "reproduce", progress, "trials", **how)
-        rows = [found[trial.keys[0]] for trial in work if trial.keys[0] in found]
-        if len(rows) < len(work):
-            count = f"{len(rows)} of {len(work)} tasks: the result holds these"
-            warn_incomplete(deadline, count, store is not None)
+    with time_limited(check_time_limit(options["time_limit"])):
+        found, reused, complete = collected(
+            work, options["store"], "tasks", options["progress"], **how
+        )
+    rows = [found[trial.keys[0]] for trial in work if trial.keys[0] in found]
     digests = {name: str(one[0]) for name, one in sets.items()}
-    return Trials(rows, left_out or {}, len(rows) == len(work), reused, digests)
+    return Trials(rows, left_out or {}, complete, reused, digests)
+
+
+def _set(cell: Mapping[str, Any], sets: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the data set of a cell, its digest first; empty if it has none."""
+    return sets.get(str(cell.get("dataset")), ())
 
 
 def _key(name: str, cell: Mapping[str, Any], repeat: int, sets: Mapping[str, Any]) -> str:
-    return fingerprint(
-        "trial", name, dict(cell), repeat, *sets.get(str(cell.get("dataset")), ())[:1]
-    )
+    return fingerprint("trial", name, dict(cell), repeat, *_set(cell, sets)[:1])

@@ -225,7 +225,7 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
     began = clock.now()
     with warnings.catch_warnings():
         # The command says so itself.
-        warnings.filterwarnings("ignore", message=".* fits: the table holds these")
+        warnings.filterwarnings("ignore", message=".* fits: the result holds these")
         found = run_select(
             Pipeline([*steps, ("model", estimator)]),
             values,
@@ -273,21 +273,18 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
 
 def parse_grid(grid: list[str]) -> dict[str, list[Any]]:
     """Return the values of each hyper-parameter from ``NAME=VALUES``, a list or a range."""
-    import numpy as np
+    from svmcvx.experiments.specifications import spaced, value_of
 
-    from svmcvx.experiments.specifications import value_of
-
-    spacings: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
     values: dict[str, list[Any]] = {}
     for entry in grid:
         name, _, text = (part.strip() for part in entry.partition("="))
         try:
             if ":" in text:
                 spacing, first, last, count = text.split(":")
-                found = spacings[spacing](float(first), float(last), int(count)).tolist()
+                found: list[Any] = spaced(float(first), float(last), int(count), spacing)
             else:
                 found = [value_of(word.strip()) for word in text.split(",")]
-        except (ValueError, KeyError):
+        except ValueError:
             found = []
         if not name or not found or "" in found or name in values:
             raise DataError(

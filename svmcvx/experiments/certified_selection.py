@@ -37,7 +37,7 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier
-from svmcvx.experiments.paths import mixed_dual, mixed_model, proportional
+from svmcvx.experiments.paths import Ray, check_names, mixed_dual, mixed_model, proportional
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.guarantees.binary import training_space
 from svmcvx.guarantees.ranges import Node, Point, over_range, squared_radius
@@ -195,20 +195,19 @@ def certified_select(
     (True, True)
     """
     machine = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    low, high, ratios = _range(machine, ranges)
+    ray = _ray(machine, ranges)
     eps = check_number(eps, "eps", low=0, high=1, open_high=True)
     check_number(tol, "tol")
     features, labels = check_features(X), as_array(y, "y").ravel()
     splits = check_cv(cv, labels, classifier=True).split(features, labels)
-    folds = [(np.asarray(train), np.asarray(test)) for train, test in splits]
-    names = tuple(ranges)
+    splits = [(np.asarray(train), np.asarray(test)) for train, test in splits]
     with time_limited(check_time_limit(time_limit)) as deadline:
         search = _Search(
-            [_fold(estimator, features, labels, fold, names, ratios, tol) for fold in folds],
-            [labels[test] == np.unique(labels)[-1] for _, test in folds],
+            [_fold(estimator, features, labels, train, test, ray, tol) for train, test in splits],
+            [labels[test] == np.unique(labels)[-1] for _, test in splits],
         )
-        open_ = search.split((low, high)) or [_Piece(0, search.observations, low, high)]
-        closed: list[_Piece] = []
+        whole = _Piece(0, search.observations, ray.low, ray.high)
+        open_, closed = search.split((ray.low, ray.high)) or [whole], list[_Piece]()
         while open_ and not search.stopped and not deadline.passed():
             # The piece with the least lower bound.
             piece = heapq.heappop(open_)
@@ -223,77 +222,92 @@ def certified_select(
                 closed.append(piece)
                 if not short:
                     break
-    return search.result([*open_, *closed], eps)
+    pieces = pd.DataFrame([*open_, *closed]).sort_values("low", ignore_index=True)
+    values, errors, least = sorted(search.errors), search.best, int(pieces["least"].min())
+    complete = errors - least <= eps * search.observations
+    if not complete:
+        warnings.warn(
+            f"the fewest errors are known to be from {least} to {errors} of {search.observations},"
+            " which is wider than asked for; allow more time, or a larger eps",
+            stacklevel=2,
+        )
+    best = next((value for value in values if search.errors[value][1] == errors), ray.low)
+    solved = [sum(fold.known[value].solved for fold in search.folds) for value in values]
+    table = [(v, *search.errors[v], count) for v, count in zip(values, solved, strict=True)]
+    return CertifiedSelection(
+        parameters=ray.names,
+        best_params=ray.settings(best),
+        errors=errors,
+        least=least,
+        observations=search.observations,
+        pieces=pieces[["low", "high", "least", "most"]],
+        values=pd.DataFrame(table, columns=[ray.names[0], "least", "most", "solved"]),
+        fits=sum(solved),
+        complete=complete,
+    )
 
 
-def _range(machine: Any, ranges: dict[str, Any]) -> tuple[float, float, tuple[float, ...]]:
-    """Return the range of the first parameter, and what the others are in units of it."""
-    names = next((names for kind, names in VARIES.items() if isinstance(machine, kind)), None)
+def _ray(machine: Any, ranges: dict[str, Any]) -> Ray:
+    """Return the range of the parameters."""
+    kind = type(machine).__name__
+    names = next((names for cls, names in VARIES.items() if isinstance(machine, cls)), None)
     if names is None:
         raise DataError(
-            "certified_select takes a PSVMClassifier or an ODMClassifier, got"
-            f" {type(machine).__name__}: of other machines there are no bounds of the scores for a"
-            " whole range"
+            f"certified_select takes a PSVMClassifier or an ODMClassifier, got {kind}: of other"
+            " machines there are no bounds of the scores for a whole range"
         )
     if getattr(machine, "penalty", "l2") != "l2":
         raise DataError(
             "certified_select needs penalty='l2': the sum of absolute values has no modulus of"
             " convexity"
         )
-    unknown = [name for name in ranges if name not in names]
-    if unknown or not ranges:
-        raise DataError(
-            f"certified_select of {type(machine).__name__} varies {' and '.join(names)}: pass its"
-            f" range, as in {names[0]}=(0.01, 100.0); got {', '.join(unknown) or 'none'}"
-        )
-    low, high, ratios = proportional(ranges)
-    if not low < high:
-        raise DataError(f"the range of {next(iter(ranges))} must be increasing, got {ranges}")
-    return low, high, ratios
+    check_names(ranges, names, f"certified_select of {kind} varies {' and '.join(names)}")
+    ray = proportional(ranges)
+    if not ray.low < ray.high:
+        raise DataError(f"the range of {ray.names[0]} must be increasing, got {ranges}")
+    return ray
 
 
 class _Known(NamedTuple):
-    """A point at a value, and whether it is a solution; a mean is none."""
+    """A point at a value, what it says of validation rows, and whether it is a solution; a mean of
+    two is none.
+    """
 
     point: Point
+    node: Node
     solved: bool
 
 
 @dataclass
 class _Fold:
-    """A training part with the points that are known of it, and its validation rows."""
+    """A training part with what is known of it by values, and its validation rows."""
 
     estimator: CertifiedClassifier
-    names: tuple[str, ...]
-    ratios: tuple[float, ...]
+    ray: Ray
     X: Any
     y: NDArray[Any]
     rows: Any
     space: FeatureSpace | None = None
-    points: dict[float, _Known] = field(default_factory=dict)
-    _nodes: dict[float, Node] = field(default_factory=dict, repr=False)
-
-    def settings(self, value: float) -> dict[str, float]:
-        return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
+    known: dict[float, _Known] = field(default_factory=dict)
 
     def split(self, values: tuple[float, ...]) -> tuple[list[float], list[Bools]] | None:
         """Return new points at values, and the classes possible between neighbours, or None."""
-        new = [value for value in values if value not in self.points]
+        new = [value for value in values if value not in self.known]
         ends = (values[0], values[-1])
-        if all(end in self.points for end in ends):
+        if all(end in self.known for end in ends):
             # A mean whose gap limits what is known on the piece is solved for.
-            limit = LIMITING_SHARE * squared_radius(*map(self._node, ends))
-            means = [end for end in ends if not self.points[end].solved]
-            new = [*(end for end in means if self._node(end).gap > limit), *new]
+            limit = LIMITING_SHARE * squared_radius(*(self.known[end].node for end in ends))
+            means = [end for end in ends if not self.known[end].solved]
+            new = [*(end for end in means if self.known[end].node.gap > limit), *new]
         for value in new:
-            taken = value not in ends and self._take_mean(values[0], value, values[-1])
+            taken = value not in ends and self._take_mean(*ends, value)
             if not taken and not self._solve(value):
                 return None
-        between = [over_range(self._node(a), self._node(b)) for a, b in pairwise(values)]
-        return new, between
+        nodes = [self.known[value].node for value in values]
+        return new, [over_range(one, other) for one, other in pairwise(nodes)]
 
     def _solve(self, value: float) -> bool:
-        machine = clone(self.estimator).set_params(**self.settings(value))
+        machine = clone(self.estimator).set_params(**self.ray.settings(value))
         with warnings.catch_warnings():
             # What a wide gap leaves open is counted as undecided.
             warnings.simplefilter("ignore")
@@ -309,50 +323,34 @@ class _Fold:
             # Solutions on a fold share kernel and weights.
             self.space, _ = training_space(solution, self.X, self.y)
         model: Any = solution.model
-        own = (solution.formulation, solution.hyperparameters, model, solution.dual)
-        self.points[value] = _Known(Point(*own), solved=True)
-        self._nodes.pop(value, None)
+        point = Point(solution.formulation, solution.hyperparameters, model, solution.dual)
+        self.known[value] = _Known(point, self._node(point), solved=True)
         return True
 
-    def _take_mean(self, first: float, value: float, last: float) -> bool:
+    def _node(self, point: Point) -> Node:
+        assert self.space is not None  # noqa: S101 - made by the first solution
+        return Node.of(point, self.ray.names, self.space, self.rows)
+
+    def _take_mean(self, first: float, last: float, value: float) -> bool:
         """Take the mean of both ends where its gap is small beside the gap between them."""
-        one, other, t = (
-            self.points[first].point,
-            self.points[last].point,
-            (value - first) / (last - first),
-        )
-        model, dual = mixed_model(one.model, other.model, t), mixed_dual(one.dual, other.dual, t)
+        one, other = self.known[first], self.known[last]
+        t = (value - first) / (last - first)
+        model = mixed_model(one.point.model, other.point.model, t)
+        dual = mixed_dual(one.point.dual, other.point.dual, t)
         if model is None or dual is None:
             return False
-        settings = {**one.hyperparameters, **self.settings(value)}
-        self.points[value] = _Known(Point(one.formulation, settings, model, dual), solved=False)
-        radius = squared_radius(self._node(first), self._node(last))
-        if self._node(value).gap <= MEAN_SHARE * radius:
-            return True
-        del self.points[value], self._nodes[value]
-        return False
-
-    def possible(self, value: float) -> Bools:
-        return self._node(value).possible
-
-    def _node(self, value: float) -> Node:
-        if value not in self._nodes:
-            assert self.space is not None  # noqa: S101 - made by the first solution
-            point = self.points[value].point
-            self._nodes[value] = Node.of(point, self.names, self.space, self.rows)
-        return self._nodes[value]
+        settings = {**one.point.hyperparameters, **self.ray.settings(value)}
+        point = Point(one.point.formulation, settings, model, dual)
+        node = self._node(point)
+        if node.gap > MEAN_SHARE * squared_radius(one.node, other.node):
+            return False
+        self.known[value] = _Known(point, node, solved=False)
+        return True
 
 
 def _fold(
-    estimator: Any,
-    X: Any,
-    y: NDArray[Any],
-    fold: Fold,
-    names: tuple[str, ...],
-    ratios: tuple[float, ...],
-    tol: float,
+    estimator: Any, X: Any, y: NDArray[Any], train: Any, test: Any, ray: Ray, tol: float
 ) -> _Fold:
-    train, test = fold
     machine = clone(estimator)
     rows, _ = _safe_split(machine, X, y, train)
     tested, _ = _safe_split(machine, X, y, test, train)
@@ -360,7 +358,7 @@ def _fold(
         before, machine = machine[:-1], machine[-1]
         rows = check_features(before.fit_transform(rows, y[train]))
         tested = check_features(before.transform(tested))
-    return _Fold(machine.set_params(tol=tol), names, ratios, rows, y[train], tested)
+    return _Fold(machine.set_params(tol=tol), ray, rows, y[train], tested)
 
 
 class _Search:
@@ -391,7 +389,8 @@ class _Search:
             self.stopped = True
             return None
         for value in {value for new, _ in found for value in new}:
-            self.errors[value] = self._count([fold.possible(value) for fold in self.folds])
+            possible = [fold.known[value].node.possible for fold in self.folds]
+            self.errors[value] = self._count(possible)
         return [
             _Piece(*self._count([between[k] for _, between in found]), *ends)
             for k, ends in enumerate(pairwise(values))
@@ -404,33 +403,3 @@ class _Search:
             most += int(np.where(positive, below, above).sum())
             least += int((~np.where(positive, above, below)).sum())
         return least, most
-
-    def result(self, pieces: list[_Piece], eps: float) -> CertifiedSelection:
-        values, first = sorted(self.errors), self.folds[0]
-        solved = [sum(fold.points[value].solved for fold in self.folds) for value in values]
-        errors, least = self.best, min(piece.least for piece in pieces)
-        complete = errors - least <= eps * self.observations
-        if not complete:
-            warnings.warn(
-                f"the fewest errors are known to be from {least} to {errors} of"
-                f" {self.observations}, which is wider than asked for; allow more time, or a"
-                " larger eps",
-                stacklevel=3,
-            )
-        best = [value for value in values if self.errors[value][1] == errors]
-        table = pd.DataFrame(pieces, columns=["least", "most", "low", "high"])
-        table = table.sort_values("low", ignore_index=True)
-        return CertifiedSelection(
-            parameters=first.names,
-            best_params=first.settings(best[0] if best else min(piece.low for piece in pieces)),
-            errors=errors,
-            least=least,
-            observations=self.observations,
-            pieces=table[["low", "high", "least", "most"]],
-            values=pd.DataFrame(
-                [(v, *self.errors[v], count) for v, count in zip(values, solved, strict=True)],
-                columns=[first.names[0], "least", "most", "solved"],
-            ),
-            fits=sum(solved),
-            complete=complete,
-        )

@@ -22,6 +22,7 @@ from svmcvx.certificate import relative_gap
 from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.experiments.fit import (
+    ENDS,
     INTERVALS,
     MISSING,
     SCALES,
@@ -32,6 +33,7 @@ from svmcvx.experiments.fit import (
     check_metrics,
     conventions,
     cut_short,
+    ends_of,
     exact_scores,
     file_stem,
     fit_row,
@@ -44,7 +46,7 @@ from svmcvx.experiments.fit import (
     save_proof,
 )
 from svmcvx.experiments.selection import Selection, select, with_settings
-from svmcvx.experiments.store import Row, Store, end_of_work, fingerprint, finished, progress_bar
+from svmcvx.experiments.store import Row, fingerprint, finished, progress_bar
 from svmcvx.experiments.tables import CertifiedTable
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
@@ -53,8 +55,6 @@ from svmcvx.system.deadline import OutOfTime, current, time_limited, until
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 Rows: TypeAlias = NDArray[np.intp]
 
-GUARANTEES = (False, True, "tuning")
-LOWER_UPPER = ("lower", "upper")
 # The columns before those of the metrics, and after those of the intervals.
 FIRST = ("model", "solver", "status", "lower", "upper", "gap", "certified", "train_accuracy")
 LAST = ("n_support", "seconds", "conventions", "note")
@@ -80,7 +80,7 @@ class Protocol:
         check_whole(self.seed, "seed", 0)
         check_number(self.tol, "tol", low=0, open_low=True)
         check_choice(self.scale, "scale", SCALES)
-        if self.guarantee not in GUARANTEES:
+        if self.guarantee not in (False, True, "tuning"):
             raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
         if self.guarantee == "tuning":
             check_interval(self.scoring)
@@ -102,6 +102,8 @@ class Task:
     names: Mapping[str, Any]
     estimator: Any
     grid: Any
+    X: Any
+    y: NDArray[Any]
     train: Rows
     test: Rows
     protocol: Protocol
@@ -116,22 +118,13 @@ class Task:
         return ", ".join(map(str, self.names.values()))
 
     def empty_row(self) -> Row:
-        tuning = {"tuning_fits": 0, "tuning_certified": 0, "tuning_seconds": 0.0}
-        return {
-            **self.names,
-            "n_train": self.train.size,
-            "n_test": self.test.size,
-            "upper": None,
-            "params": {},
-            "certified": False,
-            **tuning,
-            "proof": None,
-            "note": "",
-            "seconds": None,
-        }
+        row: Row = {**self.names, "n_train": self.train.size, "n_test": self.test.size}
+        row |= {"upper": None, "params": {}, "certified": False, "tuning_fits": 0}
+        row |= {"tuning_certified": 0, "tuning_seconds": 0.0, "proof": None, "note": ""}
+        return row | {"seconds": None}
 
     def rows(
-        self, keys: Sequence[str], X: Any, y: NDArray[Any], end: float
+        self, keys: Sequence[str], end: float, shared: Mapping[Any, Any]
     ) -> Iterator[tuple[str, Row]]:
         with until(end) as deadline, warnings.catch_warnings():
             if not keys or deadline.passed():
@@ -140,22 +133,36 @@ class Task:
                 "ignore", message="(the time limit passed|interrupted) after", category=UserWarning
             )
             started = clock.now()
-            row = self._row(part_of(self.estimator, X, y, self.train, self.test))
+            row = self._row(part_of(self.estimator, self.X, self.y, self.train, self.test))
             if not self.details:
                 row["seconds"] = clock.now() - started
             row["_unfinished"] = cut_short(row, deadline)
         yield keys[0], row
 
     def _row(self, part: Part) -> Row:
-        tables: list[Selection] = []
+        protocol, tested, tables = self.protocol, self.test.size > 0, list[Selection]()
 
         def fit() -> Any:
             if self.grid is None:
                 return clone(self.estimator).fit(part.X, part.y)
-            tables.append(self._tuned(part))
-            return tables[0].best_estimator_
+            table = select(
+                clone(self.estimator),
+                self.grid,
+                part.X,
+                part.y,
+                cv=protocol.cv,
+                scoring=protocol.scoring,
+                tol=protocol.tol,
+                seed=protocol.seed + self.names["repeat"],
+                guarantee=protocol.guarantee == "tuning",
+            )
+            if not table.complete and not current().passed():
+                raise KeyboardInterrupt  # which select has turned into an incomplete table
+            if table.best_estimator_ is None:
+                raise OutOfTime
+            tables.append(table)
+            return table.best_estimator_
 
-        protocol, tested = self.protocol, self.test.size > 0
         found, fitted = fit_row(
             fit,
             part,
@@ -167,17 +174,18 @@ class Task:
         row = self.empty_row() | found
         for table in tables:
             row |= self._of_tuning(table)
+            if fitted is not None and protocol.guarantee == "tuning":
+                row |= self._tied(row, table, part)
         if fitted is None:
             return row
-        if tables and protocol.guarantee == "tuning":
-            row |= self._tied(row, tables[0], part)
         notes = [row["note"]]
         if self.details:
             predicted = np.asarray(fitted.predict(part.X))
             row["train_accuracy"] = float(np.mean(predicted == part.y))
             notes.append("" if tested else one_class_note(predicted, part.y))
-        solution = getattr(last_step(fitted), "solution_", None)
-        if self.proofs is not None and isinstance(solution, Solution):
+        if self.proofs is not None and isinstance(
+            getattr(last_step(fitted), "solution_", None), Solution
+        ):
             row["proof"] = self.place
             folder, name = self.proofs / self.place, file_stem(self.names["model"])
             notes.append(save_proof(folder, name, fitted, part))
@@ -185,27 +193,8 @@ class Task:
             row["_fitted"] = fitted
         return row | {"note": "; ".join(filter(None, notes))}
 
-    def _tuned(self, part: Part) -> Selection:
-        protocol = self.protocol
-        table = select(
-            clone(self.estimator),
-            self.grid,
-            part.X,
-            part.y,
-            cv=protocol.cv,
-            scoring=protocol.scoring,
-            tol=protocol.tol,
-            seed=protocol.seed + self.names["repeat"],
-            guarantee=protocol.guarantee == "tuning",
-        )
-        if not table.complete and not current().passed():
-            raise KeyboardInterrupt  # which select has turned into an incomplete table
-        if table.best_estimator_ is None:
-            raise OutOfTime
-        return table
-
     def _of_tuning(self, table: Selection) -> Row:
-        ends = [table.filter(regex=rf"^split\d+_{end}$").to_numpy(float) for end in LOWER_UPPER]
+        ends = [table.filter(regex=rf"^split\d+_{end}$").to_numpy(float) for end in ENDS]
         pairs = zip(*(end.ravel() for end in ends), strict=True)
         gaps = [relative_gap(*pair) for pair in pairs if not np.isnan(pair).any()]
         return {
@@ -220,7 +209,7 @@ class Task:
         if table["mean_test_score_lower"].isna().all():
             return {"tied": []}
         tied = list(table.loc[table["may_be_best"] & table["mean_test_score"].notna(), "params"])
-        each: list[Mapping[str, float]] = [row]
+        each: list[Mapping[str, Any]] = [row]
         for settings in tied:
             if _shortened(settings) != row["params"]:
                 fitted = with_settings(clone(self.estimator), settings).fit(part.X, part.y)
@@ -228,11 +217,10 @@ class Task:
                 scores = (test, part.y_test, self.protocol.metrics)
                 each.append(exact_scores(last_step(fitted), seen, part.y, *scores)[0])
         cells: Row = {"tied": [_shortened(settings) for settings in tied]}
-        for name in self.protocol.metrics:
-            ends = [f"{name}_{end}" for end in LOWER_UPPER]
-            if name in INTERVALS and all(end in one for one in each for end in ends):
-                cells[f"{name}_tied_lower"] = min(one[ends[0]] for one in each)
-                cells[f"{name}_tied_upper"] = max(one[ends[1]] for one in each)
+        for name in set(self.protocol.metrics) & set(INTERVALS):
+            low, high = ([one.get(f"{name}_{end}", np.nan) for one in each] for end in ENDS)
+            if not np.isnan((low, high)).any():
+                cells |= {f"{name}_tied_lower": min(low), f"{name}_tied_upper": max(high)}
         return cells
 
 
@@ -267,36 +255,35 @@ class Comparison:
         self.named = named_models(self.models)
         self.metrics = tuple(dict.fromkeys(("accuracy", *check_metrics(self.metrics))))
         check_number(self.split, "split", low=0, high=1, open_high=True)
+        shared = ("metrics", "scale", "missing", "tol", "seed")
         protocol = Protocol(
-            metrics=self.metrics,
-            scale=self.scale,
-            missing=self.missing,
-            tol=self.tol,
-            seed=self.seed,
-            guarantee=bool(self.guarantee),
+            **{name: getattr(self, name) for name in shared}, guarantee=bool(self.guarantee)
         )
         if self.guarantee and self.split == 0:
             raise DataError(
                 "guarantee=True is about a test part, and split=0 leaves none; change one of them"
             )
         self.data = observations(self.X, self.y, self.missing)
-        numbers = self.data.numbers
+        numbers, labels = self.data.numbers, self.data.labels
         if isinstance(numbers, DataError) and not any(prepares_itself(m) for _, m in self.named):
             raise numbers
         split = self._split()
-        self.prepared = self.data.prepared(self.scale, self.missing, split[0])
+        prepared = self.data.prepared(self.scale, self.missing, split[0])
         # The parts of models that are no pipelines.
-        part = part_of(None, self.prepared, self.data.labels, *split)
+        part = part_of(None, prepared, labels, *split)
         self.X_train, self.y_train, self.X_test, self.y_test, _ = part
-        self._store = None if self.store is None else Store(self.store)
         folder = None if self.proofs is None else check_folder(self.proofs)
         self._tasks = []
         for name, model in self.named:
-            own = prepares_itself(model) or is_pairwise(model)
-            work = ({"model": name}, model, None, *split, protocol, (self._key(name, model),))
-            place = file_stem(name) if own else ""
-            self._tasks.append(Task(*work, folder, place, details=True, keep=self.refit))
+            place = file_stem(name) if prepares_itself(model) or is_pairwise(model) else ""
+            seen = self.data.seen_by(model, prepared)
+            work = ({"model": name}, model, None, seen, labels, *split, protocol)
+            key = (self._key(name, model),)
+            self._tasks.append(Task(*work, key, folder, place, details=True, keep=self.refit))
         self._rows: dict[str, Row] = {}
+        asked = self.metrics if self.guarantee else ()
+        undecided = ["undecided"] if self.guarantee else []
+        self._columns = [*FIRST, *self.metrics, *ends_of(asked), *undecided, *LAST]
 
     def _split(self) -> tuple[Any, Any]:
         codes, classes = self.data.codes, self.data.classes
@@ -311,17 +298,17 @@ class Comparison:
                 " out, or name another column where this is not that of the labels"
             )
         try:
-            train, test = train_test_split(
+            parts = train_test_split(
                 rows, test_size=self.split, random_state=self.seed, stratify=codes
             )
         except ValueError as error:
             raise DataError(
                 f"split={self.split} leaves a class without observations ({error}); change it"
             ) from None
-        return train, test
+        return tuple(parts)
 
     def _key(self, name: str, model: Any) -> str:
-        if self._store is None:
+        if self.store is None:
             return name
         how = () if prepares_itself(model) else (self.scale, self.missing)
         own = (self.split, self.seed, how, self.tol, self.metrics, bool(self.guarantee))
@@ -335,17 +322,10 @@ class Comparison:
     def run(self) -> Iterator[Row]:
         """Fit the models and yield a row for each as soon as it is done."""
         again = self.refit or self.proofs is not None
-
-        def data(task: Task, alone: bool) -> tuple[Any, ...]:
-            own, pairwise = prepares_itself(task.estimator), is_pairwise(task.estimator)
-            seen = self.data.seen_by(self.prepared, table=own, pairwise=pairwise)
-            return seen, self.data.labels, end_of_work(alone)
-
         how: Any = {"backend": self.backend, "n_jobs": self.n_jobs, "again": again}
-        work = finished(
-            self._tasks, data, self._store, "compare", usable=lambda row: not again, **how
-        )
-        with closing(work):
+        with closing(
+            finished(self._tasks, self.store, usable=lambda row: not again, **how)
+        ) as work:
             for task, _, row, stored in work:
                 self.reused += stored
                 if "_fitted" in row:
@@ -359,26 +339,19 @@ class Comparison:
 
     def _taken(self, task: Task, row: Row) -> Row:
         row |= {**task.names, "conventions": conventions(task.estimator)}
-        taken = {name: row.get(name) for name in columns(self.metrics, self.guarantee)}
+        taken = {name: row.get(name) for name in self._columns}
         taken["certificates"] = row.get("certificates", [])
         self._rows[task.names["model"]] = taken
         return taken
 
     def frame(self) -> CertifiedTable:
-        names = columns(self.metrics, self.guarantee)
-        table = CertifiedTable(self.rows, columns=names)
+        table = CertifiedTable(self.rows, columns=self._columns)
         # For plot.against_exponent.
         last = [(name, last_step(model)) for name, model in self.named]
         table.attrs["exponents"] = {
             name: model.p for name, model in last if isinstance(model, svmcvx.PSVMClassifier)
         }
         return table
-
-
-def columns(metrics: Sequence[str], guarantee: bool) -> list[str]:
-    known = [name for name in metrics if name in INTERVALS and guarantee]
-    exact = [f"{name}_{end}" for name in known for end in ("lower", "upper")]
-    return [*FIRST, *metrics, *exact, *(("undecided",) if guarantee else ()), *LAST]
 
 
 def named_models(models: Models) -> list[tuple[str, Any]]:
@@ -495,22 +468,10 @@ def compare(
     SolverUnavailable
         If `progress` is True and rich is not installed.
     """
-    comparison = Comparison(
-        models,
-        X,
-        y,
-        split=split,
-        seed=seed,
-        scale=scale,
-        missing=missing,
-        metrics=metrics,
-        tol=tol,
-        store=store,
-        proofs=proofs,
-        guarantee=guarantee,
-        backend=backend,
-        n_jobs=n_jobs,
-    )
+    given = dict(locals())
+    for name in ("callback", "progress", "time_limit"):
+        del given[name]
+    comparison = Comparison(**given)
     with (
         time_limited(check_time_limit(time_limit)),
         progress_bar(progress, "models", len(comparison.named)) as advance,

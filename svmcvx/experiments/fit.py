@@ -57,6 +57,7 @@ INTERVALS: Final[Mapping[str, str]] = {
     "balanced_accuracy": "balanced_accuracy",
     "roc_auc": "auc",
 }
+ENDS: Final = ("lower", "upper")
 # Intercept and losses of models of scikit-learn.
 OF_OTHERS: Final[Mapping[type, str]] = {
     SVC: "free intercept, losses summed",
@@ -127,9 +128,11 @@ class Observations:
     def digest_for(self, model: Any) -> str:
         return self.table_digest if prepares_itself(model) else self.digest
 
-    def seen_by(self, prepared: Features | DataError, *, table: bool, pairwise: bool) -> Any:
+    def seen_by(self, model: Any, prepared: Features | DataError) -> Any:
         """Return the table for pipelines, else the prepared numbers; a kernel matrix as it is."""
-        return self.table if table else self.numbers if pairwise else prepared
+        if prepares_itself(model):
+            return self.table
+        return self.numbers if is_pairwise(model) else prepared
 
     def prepared(
         self, scale: str, missing: str, train: NDArray[np.intp] | slice = slice(None)
@@ -148,15 +151,14 @@ class Observations:
 def observations(X: Any, y: Any, missing: str) -> Observations:
     """Return data of which some models may be unable to use the table, others the numbers."""
     if sp.issparse(X):
-        table, labels = X, as_array(y, "y")
-        holes = np.isnan(X.data) if X.dtype.kind == "f" and X.format == "csr" else np.zeros(0, bool)
+        table, labels = sp.csr_array(X), as_array(y, "y")
+        holes = missing_counts(table)[0]
         if missing == "drop" and holes.any():
-            complete = np.flatnonzero(missing_counts(X)[0] == 0)
-            table, labels = sp.csr_array(X)[complete], labels[complete]
+            complete = np.flatnonzero(holes == 0)
+            table, labels = table[complete], labels[complete]
         if missing == "median" and holes.any():
-            filled = np.where(holes, 0.0, X.data)
-            check_features(sp.csr_array((filled, X.indices, X.indptr), X.shape))
-            table = sp.csr_array(X)
+            filled = np.where(np.isnan(table.data), 0.0, table.data)
+            check_features(sp.csr_array((filled, table.indices, table.indptr), table.shape))
         else:
             table = check_features(table)
         return Observations(table, table, *check_labels(labels, table.shape[0]))
@@ -240,6 +242,12 @@ def check_metrics(metrics: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def ends_of(metrics: Sequence[str], suffixes: Sequence[str] = ("",)) -> list[str]:
+    """Return the columns of the ends of the intervals of those metrics that have some."""
+    stems = [f"{name}{suffix}" for name in metrics if name in INTERVALS for suffix in suffixes]
+    return [f"{stem}_{end}" for stem in stems for end in ENDS]
+
+
 def check_interval(scoring: Any) -> str:
     """Return the name of a score of which there are intervals; None is the accuracy."""
     if scoring is not None and scoring not in INTERVALS:
@@ -264,22 +272,20 @@ def conventions(model: Any) -> str:
     last = last_step(getattr(model, "estimator", model))
     name = type(last).__name__
     own = [e for e in CATALOGUE.values() if e.estimator is not None and e.estimator.name == name]
-    others = [text for cls, text in OF_OTHERS.items() if isinstance(last, cls)]
-    if not own and not others:
-        return ""
-    kernel = getattr(last, "kernel", None)
-    kind = kernel if isinstance(kernel, str) else getattr(kernel, "__name__", type(kernel).__name__)
-    linear = kernel is None or kind.lower() == "linear"
+    text = next((text for cls, text in OF_OTHERS.items() if isinstance(last, cls)), "")
     if own:
-        free = "free" if own[0].intercept.startswith("free") else "penalised"
         asked = getattr(last, "intercept", True)
+        free = "free" if own[0].intercept.startswith("free") else "penalised"
         kept = asked if isinstance(asked, str) else free if asked else "none"
         losses = "averaged" if own[0].losses.startswith("(1/n)") else "summed"
         text = f"{'no' if kept == 'none' else kept} intercept, losses {losses}"
-    else:
-        text = others[0]
-        if not getattr(last, "fit_intercept", True):
-            text = f"no {text.partition(' ')[2]}"
+    elif not text:
+        return ""
+    elif not getattr(last, "fit_intercept", True):
+        text = f"no {text.partition(' ')[2]}"
+    kernel = getattr(last, "kernel", None)
+    kind = kernel if isinstance(kernel, str) else getattr(kernel, "__name__", type(kernel).__name__)
+    linear = kernel is None or kind.lower() == "linear"
     return f"{'linear' if linear else f'{kind} kernel'}, {text}"
 
 
@@ -382,9 +388,12 @@ def certified(
             return row | {"certified": None, "note": found}
         certificate = max(found.values(), key=lambda certificate: certificate.gap)
         alone = row | {"n_support": support if len(found) == 1 else None}
-        listing = [_certificate(key, one, tol, alone) for key, one in found.items()]
+        listing = [
+            _certificate(one, tol, classes=_classes(key), kind=one.kind, **alone)
+            for key, one in found.items()
+        ]
         notes = []
-    row |= _ends(certificate, tol)
+    row |= _certificate(certificate, tol)
     if details:
         row["certificates"] = listing
         if len(listing) > 1:
@@ -392,17 +401,14 @@ def certified(
     return row | {"note": "; ".join(notes)}
 
 
-def _ends(certificate: Certificate, tol: float) -> Row:
-    gap = certificate.gap
-    certified = certificate.is_certified(tol)
-    ends = {"lower": certificate.lower, "upper": certificate.upper}
-    return {**ends, "gap": gap, "certified": certified}
+def _certificate(certificate: Certificate, tol: float, **facts: Any) -> Row:
+    """Return the interval of one binary machine, and other facts, as plain values."""
+    ends = {"lower": certificate.lower, "upper": certificate.upper, "gap": certificate.gap}
+    return {**facts, **ends, "certified": certificate.is_certified(tol)}
 
 
-def _certificate(key: Any, certificate: Certificate, tol: float, facts: Mapping[str, Any]) -> Row:
-    """Return the certificate of one binary machine, by its class or classes, as plain values."""
-    classes = list(key) if isinstance(key, tuple) else [key]
-    return {"classes": classes, **_ends(certificate, tol), "kind": certificate.kind, **facts}
+def _classes(key: Any) -> list[Any]:
+    return list(key) if isinstance(key, tuple) else [key]
 
 
 def foreign_certificates(
@@ -428,10 +434,13 @@ def certificates(solution: Solution, tol: float) -> list[Row]:
     parts = solution.parts or {tuple(solution.model.classes.tolist()): solution}
     return [
         _certificate(
-            key,
             one.certificate,
             tol,
-            {"status": str(one.status), "solver": one.solver, "n_support": one.model.n_support},
+            classes=_classes(key),
+            kind=one.certificate.kind,
+            status=str(one.status),
+            solver=one.solver,
+            n_support=one.model.n_support,
         )
         for key, one in parts.items()
     ]

@@ -18,7 +18,7 @@ import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -34,7 +34,7 @@ from svmcvx.data import check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.request import weighed
+from svmcvx.estimators.request import TrainingData, weighed
 from svmcvx.formulations.margin import PSVM
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution, Status
@@ -78,7 +78,7 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
     """
 
     def __init__(self, search: _Search, pieces: list[Piece], eps: float) -> None:
-        self.parameters = search.names
+        self.parameters = search.ray.names
         self.values = np.array(sorted(search.solutions))
         self.solutions = [search.solutions[value] for value in self.values.tolist()]
         self._search = search
@@ -101,7 +101,7 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
 
     def parameters_at(self, value: float) -> dict[str, float]:
         """Return the values of all that varies where the first parameter has this value."""
-        return self._search.settings(value)
+        return self._search.ray.settings(value)
 
     def _piece(self, value: Any) -> Piece:
         value = check_number(value, self.parameters[0])
@@ -113,8 +113,7 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
                 f"{self.parameters[0]} must be from {first:.6g} to {last:.6g} on this path, got"
                 f" {value!r}"
             )
-        place = bisect_right([piece.ends[0] for piece in self._pieces], value) - 1
-        return self._pieces[max(place, 0)]
+        return self._pieces[bisect_right(self._pieces, value, key=lambda one: one.ends[0]) - 1]
 
     def at(self, value: float) -> AtValue:
         """Return a model and an interval of the optimum at any value in the range.
@@ -232,24 +231,35 @@ def certified_path(
         raise DataError(
             f"estimator must be one of this package's classifiers, got {type(estimator).__name__}"
         )
-    rule, low, high, ratios = _range(estimator, ranges)
+    rule, ray = _rule(estimator, ranges)
+    machine = clone(estimator).set_params(tol=SHARE * eps)
+    open_: list[tuple[float, float, Piece]] = []
+    closed: list[Piece] = []
     with time_limited(check_time_limit(time_limit)) as deadline:
-        search = _Search(estimator, X, y, sample_weight, rule, tuple(ranges), ratios, eps)
-        open_: list[tuple[float, float, Piece]] = []
-        closed: list[Piece] = []
-        search.solve(low)
-        if high > low and search.usable(low):
-            search.solve(high)
-            if search.usable(high):
-                _push(open_, closed, search.piece(low, high), eps)
+        search = _Search(machine, machine._training_data(X, y, sample_weight), rule, ray, eps)
+
+        def add(first: float, last: float) -> None:
+            """Keep a piece: with those to split, the widest gap first, or as narrow or short."""
+            piece = search.piece(first, last)
+            gap = piece.worst()[0]
+            if gap <= eps or last - first <= 1e-6 * first:
+                closed.append(piece)
+            else:
+                heapq.heappush(open_, (-gap, first, piece))
+
+        search.solve(ray.low)
+        if ray.high > ray.low and search.usable(ray.low):
+            search.solve(ray.high)
+            if search.usable(ray.high):
+                add(ray.low, ray.high)
         while open_ and not search.stopped and not deadline.passed():
             _, _, piece = heapq.heappop(open_)
             (first, last), middle = piece.ends, piece.worst()[1]
             if not search.take_mean(first, last, middle):
                 search.solve(middle)
             if search.usable(middle):
-                _push(open_, closed, search.piece(first, middle), eps)
-                _push(open_, closed, search.piece(middle, last), eps)
+                add(first, middle)
+                add(middle, last)
             else:
                 closed.append(piece)
     found = CertifiedPath(search, [*closed, *(piece for *_, piece in open_)], eps)
@@ -262,34 +272,38 @@ def certified_path(
     return found
 
 
-def _push(
-    open_: list[tuple[float, float, Piece]], closed: list[Piece], piece: Piece, eps: float
-) -> None:
-    """Keep a piece: with those to split, the widest gap first, unless it is narrow or too short."""
-    gap, (first, last) = piece.worst()[0], piece.ends
-    if gap <= eps or last - first <= 1e-6 * first:
-        closed.append(piece)
-    else:
-        heapq.heappush(open_, (-gap, first, piece))
+class Ray(NamedTuple):
+    """Parameters that vary in proportion: the range of the first one, and the ratios to it."""
+
+    names: tuple[str, ...]
+    ratios: tuple[float, ...]
+    low: float
+    high: float
+
+    def settings(self, value: float) -> dict[str, float]:
+        """Return the values of all where the first has this value."""
+        return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
 
-def _range(
-    estimator: CertifiedClassifier, ranges: dict[str, Any]
-) -> tuple[str, float, float, tuple[float, ...]]:
-    """Return the rule of the parameters, the range of the first, and the ratios to it."""
-    rules = RULES.get(estimator._stated_as() or "", {})
-    if not rules:
-        raise DataError(
-            f"{type(estimator).__name__} has no parameter of which it is known what lies between"
-            " two solutions, so that its path cannot be certified"
-        )
-    unknown = [name for name in ranges if name not in rules]
+def check_names(ranges: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    """Raise unless the ranges are of these parameters."""
+    unknown = [name for name in ranges if name not in names]
     if unknown or not ranges:
         raise DataError(
-            f"a certified path of {type(estimator).__name__} varies {' or '.join(rules)}: pass its"
-            f" range, as in {next(iter(rules))}=(0.01, 100.0); got {', '.join(unknown) or 'none'}"
+            f"{what}: pass its range, as in {names[0]}=(0.01, 100.0); got"
+            f" {', '.join(unknown) or 'none'}"
         )
-    rule = rules[next(iter(ranges))]
+
+
+def _rule(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[str, Ray]:
+    """Return the rule of the parameters, and their range."""
+    kind, rules = type(estimator).__name__, RULES.get(estimator._stated_as() or "", {})
+    if not rules:
+        raise DataError(
+            f"{kind} has no parameter of which it is known what lies between two solutions, so that"
+            " its path cannot be certified"
+        )
+    check_names(ranges, list(rules), f"a certified path of {kind} varies {' or '.join(rules)}")
     alone = [name for name in ranges if rules[name] != "weight"]
     if len(ranges) > 1 and alone:
         raise DataError(f"{alone[0]} varies alone on a certified path: pass one range")
@@ -297,15 +311,13 @@ def _range(
         raise DataError(
             "lam is ignored where kappa is given; set kappa=None for a certified path of lam"
         )
-    least = 1.0 if rule == "exponent" else 0.0
-    closed = rule in ("band", "exponent")
-    return rule, *proportional(ranges, least=least, closed=closed)
+    rule = rules[next(iter(ranges))]
+    least, closed = 1.0 if rule == "exponent" else 0.0, rule in ("band", "exponent")
+    return rule, proportional(ranges, least=least, closed=closed)
 
 
-def proportional(
-    ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False
-) -> tuple[float, float, tuple[float, ...]]:
-    """Return the range of the first of several proportional parameters, and the ratios to it."""
+def proportional(ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False) -> Ray:
+    """Return the range of proportional parameters."""
     ends = []
     for name, given in ranges.items():
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
@@ -329,7 +341,7 @@ def proportional(
             "the first parameter times the ratio must be exact: pass ranges of which one is a power"
             " of two times the other"
         )
-    return low, high, ratios
+    return Ray(tuple(ranges), ratios, low, high)
 
 
 # The search
@@ -345,34 +357,23 @@ class Node:
     certificate: Certificate
 
 
+@dataclass(eq=False)
 class _Search:
     """The solutions so far, and the statement that evaluates their models."""
 
-    def __init__(
-        self,
-        estimator: CertifiedClassifier,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        rule: str,
-        names: tuple[str, ...],
-        ratios: tuple[float, ...],
-        eps: float,
-    ) -> None:
-        self.estimator = clone(estimator).set_params(tol=SHARE * eps)
-        self.rule, self.names, self.ratios, self.eps = rule, names, ratios, eps
-        self.data = self.estimator._training_data(X, y, sample_weight)
-        self.solutions: dict[float, Solution] = {}
-        self.nodes: dict[float, Node] = {}
-        self.stopped = False
-        self._statement: Any = None
-
-    def settings(self, value: float) -> dict[str, float]:
-        return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
+    estimator: CertifiedClassifier
+    data: TrainingData
+    rule: str
+    ray: Ray
+    eps: float
+    solutions: dict[float, Solution] = field(default_factory=dict)
+    nodes: dict[float, Node] = field(default_factory=dict)
+    stopped: bool = False
+    _statement: Any = None
 
     def solve(self, value: float) -> None:
         """Solve at a value, from the nearest solution."""
-        machine = clone(self.estimator).set_params(**self.settings(value))
+        machine = clone(self.estimator).set_params(**self.ray.settings(value))
         near = min(self.solutions, key=lambda other: abs(other - value), default=None)
         with warnings.catch_warnings():
             # The path reports the gap that is left.
@@ -402,7 +403,7 @@ class _Search:
             self._statement = problem.formulation
 
     def stated(self, value: float) -> Any:
-        return self._statement.at(**self.settings(value))
+        return self._statement.at(**self.ray.settings(value))
 
     def take_mean(self, first: float, last: float, value: float) -> bool:
         """Take the mean of two neighbours if its interval is narrow; return whether it is."""

@@ -8,10 +8,9 @@ import io
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -103,15 +102,12 @@ def report(
 
 
 def _facts(study: Any) -> Iterator[str]:
-    groups: dict[str, Mapping[str, str]] = {"Versions": versions(), "Computer": computer()}
+    groups: dict[str, Mapping[str, str]] = {}
     if study is not None:
-        groups = {
-            "Models": study.model_lines,
-            "Tuned over": study.grids,
-            "Protocol": study.protocol,
-            **groups,
-            "Versions": study.versions,
-        }
+        groups = {"Models": study.model_lines, "Tuned over": study.grids}
+        groups["Protocol"] = study.protocol
+    groups["Versions"] = versions() if study is None else study.versions
+    groups["Computer"] = computer()
     for name, facts in groups.items():
         if facts:
             lines = "".join(
@@ -137,7 +133,7 @@ def _sections(study: Any) -> Iterator[str]:
     for metric in study.metrics:
         best = study.leaders(metric).reset_index(names="data set").eq(True)
         note = " ".join((SCORES, *study.notes()))
-        yield _table(metric, note, _by_set(study.table(metric)), best=best)
+        yield _table(metric, note, study.table(metric), best=best)
     if len(study.models) > 1:
         yield "<h2>Over the data sets</h2>"
         for metric in study.metrics:
@@ -147,19 +143,19 @@ def _sections(study: Any) -> Iterator[str]:
         yield "</details>"
     yield "<h2>Certificates and time</h2>"
     note = "Final fits and those of the tuning; of models of scikit-learn the final fits."
-    yield _table("Share of certified solves", note, _by_set(study.certified()))
+    yield _table("Share of certified solves", note, study.certified())
     for metric in study.with_exact():
         note = (
             "Mean over the splits of the intervals of the scores of every optimal machine with the"
             " chosen hyper-parameters: one number where both ends meet."
         )
-        yield _table(f"{metric} of the optimal machines", note, _by_set(study.exact(metric)))
+        yield _table(f"{metric} of the optimal machines", note, study.exact(metric))
     if study.with_exact():
         note = "Mean share of the test rows whose label is not proved."
         undecided = study._by_set(study.frame["undecided"], "mean")
-        yield _table("Share of undecided test rows", note, _by_set(undecided))
+        yield _table("Share of undecided test rows", note, undecided)
     seconds = study._by_set(study.frame["seconds"], "mean")
-    yield _table("Seconds of a task", "Mean over the splits, with the tuning.", _by_set(seconds))
+    yield _table("Seconds of a task", "Mean over the splits, with the tuning.", seconds)
     yield "<h2>Data sets</h2>"
     note = "Content: svmcvx.datasets.content_digest of what was loaded."
     yield _table("Data", note, study.datasets)
@@ -186,15 +182,14 @@ def _over_sets(study: Any, metric: str) -> Iterator[str]:
     yield _table(metric, note, study.overall(metric))
 
 
-def _by_set(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.reset_index(names="data set")
-
-
 def _figure(picture: str, caption: str) -> str:
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _table(title: str, note: str, frame: pd.DataFrame, best: pd.DataFrame | None = None) -> str:
+    """Return a table as HTML; an index of data sets is its first column."""
+    if frame.index.name == "dataset":
+        frame = frame.reset_index(names="data set")
     cells = texts(frame)
     number = re.compile(r"[\[<−-]? ?\d.*|inf|[✓✗–]|")
     classes = cells.map(lambda cell: "" if number.fullmatch(cell) else "words")
@@ -212,19 +207,14 @@ def _table(title: str, note: str, frame: pd.DataFrame, best: pd.DataFrame | None
 # Figures
 
 
-def _posthocs() -> Any:
-    try:
-        import scikit_posthocs
-    except ImportError:
-        raise missing_extra("scikit_posthocs", "study") from None
-    return scikit_posthocs
-
-
 def critical_difference_diagram(
     study: Any, metric: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw mean ranks over data sets; bars join models that Nemenyi's test ties [Demsar]."""
-    ranks, posthocs = study.ranks(metric), _posthocs()
+    check_report()
+    import scikit_posthocs as posthocs
+
+    ranks = study.ranks(metric)
     p_values: pd.DataFrame = posthocs.posthoc_nemenyi_friedman(-study.mean(metric).dropna())
     if ax is None:
         ax = drawing_axes(None)
@@ -261,24 +251,9 @@ def versions() -> dict[str, str]:
     found = {"svmcvx": svmcvx.__version__, "Python": sys.version.split()[0]}
     names = "cvxpy clarabel scs numpy scipy numba scikit-learn joblib pandas"
     for name in names.split():
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
-
-
-def commit() -> str | None:
-    """Return the commit of the sources, with "+" for changes; None without git or a repository."""
-    folder = Path(svmcvx.__file__).parents[1]
-    git = shutil.which("git")
-    if git is None or not (folder / ".git").exists():
-        return None
-    words = [git, "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*"]
-    done = subprocess.run(  # noqa: S603 - no shell, and words of our own
-        [*words, "--dirty=+"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None
 
 
 def computer() -> dict[str, str]:

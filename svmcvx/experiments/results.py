@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from itertools import combinations
 from pathlib import Path
@@ -17,7 +17,7 @@ from svmcvx.data import check_number
 from svmcvx.display import MISSING, check_mark, html_block, html_fields
 from svmcvx.errors import DataError
 from svmcvx.experiments import statistics
-from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS
+from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS, ends_of
 from svmcvx.experiments.reports import critical_difference_diagram, report, versions
 from svmcvx.experiments.statistics import LEAST_RANKED, Friedman
 from svmcvx.experiments.store import FAILED, Row
@@ -47,8 +47,8 @@ OVERALL = [
     *("first", "second", "wins", "losses", "ties", "win", "median", "low", "high", "wilcoxon"),
     *("holm", "reason"),
 ]
-# Reasons why there is no signed-rank test.
-FEW, EQUAL = "fewer than six differences have no signed-rank test", "all differences are zero"
+# Why there is no signed-rank test.
+FEW = "fewer than six differences have no signed-rank test"
 
 
 class Study:
@@ -104,14 +104,8 @@ class Study:
         self.left_out = dict(left_out)
         self.complete, self.reused = complete, reused
         self.versions = versions()
-        suffixes = {False: (), True: ("",), "tuning": ("", "_tied")}[self._guarantee]
-        ends = [
-            f"{name}{suffix}_{end}"
-            for name in self.metrics
-            if name in INTERVALS
-            for suffix in suffixes
-            for end in ("lower", "upper")
-        ]
+        suffixes = ("", "_tied") if self._guarantee == "tuning" else ("",)
+        ends = ends_of(self.metrics if self._guarantee else (), suffixes)
         asked = {"undecided": bool(self._guarantee), "tied": self._guarantee == "tuning"}
         columns = [*FIRST, *self.metrics, *ends, *(c for c in LAST if asked.get(c, True))]
         numbers = [*self.metrics, *ends, "lower", "upper", "gap", "n_support", "undecided"]
@@ -119,21 +113,17 @@ class Study:
         self.frame = CertifiedTable(
             [{name: row.get(name) for name in columns} for row in rows], columns=columns
         ).astype(dict.fromkeys(numbers, float))
-
         self._right = pd.Series([row.get("right") for row in rows], dtype=object)
 
     @staticmethod
     def concat(studies: Sequence[Study]) -> Study:
-        """Return one study of all data sets from studies with the same protocol and the same names
-        of models.
-        """
+        """Return one study of the data sets of studies with the same protocol and models."""
         found = copy(studies[0])
-        lines: dict[str, dict[str, None]] = {}
-        for one in studies:
-            for name, line in one.model_lines.items():
-                lines.setdefault(name, {})[line] = None
+        lines: dict[str, list[str]] = {}
+        for name, line in (item for one in studies for item in one.model_lines.items()):
+            lines.setdefault(name, []).append(line)
         found.models = tuple(lines)
-        found.model_lines = {name: "; ".join(of_name) for name, of_name in lines.items()}
+        found.model_lines = {name: "; ".join(dict.fromkeys(own)) for name, own in lines.items()}
         for name in ("conventions", "grids", "left_out"):
             merged = {k: value for one in studies for k, value in getattr(one, name).items()}
             setattr(found, name, merged)
@@ -187,21 +177,15 @@ class Study:
         return self._by_set(self.frame[column], how).where(counts.ge(most, axis=0))
 
     def mean(self, metric: str | None = None) -> pd.DataFrame:
-        """Return mean scores, a row a data set and a column a model; NaN if a task failed or is
-        missing.
-        """
+        """Return mean scores by data set and model; NaN where a task failed or is missing."""
         return self._scores(self._metric(metric), "mean")
 
     def sd(self, metric: str | None = None) -> pd.DataFrame:
-        """Return the standard deviations of the scores over the splits, with one degree of freedom
-        less than splits.
-        """
+        """Return standard deviations over the splits, with one degree of freedom less."""
         return self._scores(self._metric(metric), "std")
 
     def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
-        """Return mean ± standard deviation as text, with a last row of mean ranks; † marks models
-        that predict one class only on some split.
-        """
+        """Return mean ± standard deviation as text, and mean ranks; † marks one class only."""
         mean, sd = self.mean(metric), self.sd(metric)
         marked = self._by_set(self._of_one_class(), "any").eq(True)
         cells = mean.map(lambda value: MISSING if np.isnan(value) else f"{value:.{digits}f}")
@@ -213,17 +197,13 @@ class Study:
         return cells
 
     def ranks(self, metric: str | None = None) -> pd.DataFrame:
-        """Return the rank of each model on each data set, 1 the best; of data sets on which all
-        models have a score.
-        """
+        """Return the ranks, 1 the best, on the data sets on which all models have a score."""
         mean = self.mean(metric).dropna()
         ranks = stats.rankdata(-mean.to_numpy(), axis=1)
         return pd.DataFrame(ranks, index=mean.index, columns=mean.columns)
 
     def exact(self, metric: str | None = None) -> pd.DataFrame:
-        """Return the mean over the splits of the intervals of the scores of every optimal machine,
-        as text.
-        """
+        """Return mean intervals of the scores of every optimal machine, as text."""
         name = self._metric(metric)
         if not self._guarantee:
             raise DataError(
@@ -249,16 +229,12 @@ class Study:
         return rows, certified, rows["tuning_fits"].where(own, 0) + 1
 
     def certified(self) -> pd.DataFrame:
-        """Return the share of certified solves, of the final fits and those of the tuning together,
-        by data set and model.
-        """
+        """Return the share of certified solves, the tuning included, by data set and model."""
         rows, certified, solves = self._solves()
         return self._by_set(certified, "sum", rows) / self._by_set(solves, "sum", rows)
 
     def solves(self) -> tuple[int, int]:
-        """Return how many solves are certified, and how many there are, of the models that give
-        certificates.
-        """
+        """Return how many solves are certified, and how many there are with a certificate."""
         _, certified, solves = self._solves()
         return int(certified.sum()), int(solves.sum())
 
@@ -266,9 +242,7 @@ class Study:
         return self.frame["note"].fillna("").str.contains(ONE_CLASS, regex=False)
 
     def leaders(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
-        """Return which scores are the best of their data set, as printed, or not distinguished from
-        it by the corrected t-test at 0.05.
-        """
+        """Return which scores are best, as printed, or not told from it by the corrected t-test."""
         mean = self.mean(metric).round(digits)
         best = mean.eq(mean.max(axis=1), axis=0)
         paired = self.paired(metric)
@@ -279,9 +253,7 @@ class Study:
         return best
 
     def notes(self) -> list[str]:
-        """Return what a reader of the tables has to know: the conventions of the models, those that
-        predict one class only, and why models have no intervals of every optimal machine.
-        """
+        """Return what a reader of the tables has to know of the models."""
         by_words: dict[str, list[str]] = {}
         for name, said in self.conventions.items():
             by_words.setdefault(said, []).append(name)
@@ -319,34 +291,27 @@ class Study:
 
     # Tests
 
-    def _differences(self, metric: str) -> Iterator[tuple[str, str, str, Any, float]]:
-        """Yield data set, two models, differences by split, and test rows per training row."""
-        for dataset in self.datasets["dataset"]:
-            part = self.frame[self.frame["dataset"] == dataset]
-            scores = part.pivot_table(metric, ["repeat", "fold"], "model", dropna=False)
-            scores = scores.reindex(columns=list(self.models))
-            ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
-            for first, second in combinations(self.models, 2):
-                difference = (scores[first] - scores[second]).dropna().to_numpy()
-                yield dataset, first, second, difference, ratio
-
     def paired(self, metric: str | None = None) -> pd.DataFrame:
         """Compare every pair of models on every data set, over its splits."""
         rows, name = [], self._metric(metric)
-        for dataset, first, second, difference, ratio in self._differences(name):
-            size = statistics.effect(difference, ratio)
-            single = name == "accuracy" and difference.size == 1
-            few = FEW if difference.size < LEAST_RANKED else ""
-            tests = (
-                statistics.corrected_t(difference, 0.0),
-                statistics.corrected_t(difference, ratio),
-                np.nan,
-                statistics.wilcoxon(difference),
-                self._mcnemar(dataset, first, second) if single else np.nan,
-            )
-            sizes = (size.mean, size.low, size.high, size.median, size.win, size.detectable)
-            names = (dataset, first, second, difference.size)
-            rows.append((*names, *sizes, *tests, size.reason or few))
+        for dataset in self.datasets["dataset"]:
+            part = self.frame[self.frame["dataset"] == dataset]
+            scores = part.pivot_table(name, ["repeat", "fold"], "model", dropna=False)
+            scores = scores.reindex(columns=list(self.models))
+            # Test rows per training row.
+            ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
+            for first, second in combinations(self.models, 2):
+                difference = (scores[first] - scores[second]).dropna().to_numpy()
+                size = statistics.effect(difference, ratio)
+                row: Row = {"dataset": dataset, "first": first, "second": second}
+                row |= size._asdict() | {"splits": difference.size, "difference": size.mean}
+                row["t"] = statistics.corrected_t(difference, 0.0)
+                row["corrected_t"] = statistics.corrected_t(difference, ratio)
+                row["wilcoxon"] = statistics.wilcoxon(difference)
+                if name == "accuracy" and difference.size == 1:
+                    row["mcnemar"] = self._mcnemar(dataset, first, second)
+                row["reason"] = size.reason or (FEW if difference.size < LEAST_RANKED else "")
+                rows.append(row)
         table = pd.DataFrame(rows, columns=PAIRED)
         table["corrected_holm"] = statistics.holm(table["corrected_t"])
         return table
@@ -374,21 +339,21 @@ class Study:
         for first, second in pairs:
             # Equal scores may have means that differ by rounding.
             difference = (mean[first] - mean[second]).dropna().to_numpy().round(12)
-            signs = [int((np.sign(difference) == sign).sum()) for sign in (1, -1, 0)]
-            size = statistics.effect(difference, 0.0)
-            sizes = (size.win, size.median, *statistics.median_interval(difference))
-            equal = "" if difference.any() else EQUAL
-            reason = FEW if difference.size < LEAST_RANKED else equal
-            p = statistics.wilcoxon(difference)
-            rows.append((first, second, *signs, *sizes, p, np.nan, reason))
+            row: Row = {"first": first, "second": second}
+            row |= statistics.effect(difference, 0.0)._asdict()
+            for name, sign in (("wins", 1), ("losses", -1), ("ties", 0)):
+                row[name] = int((np.sign(difference) == sign).sum())
+            row["low"], row["high"] = statistics.median_interval(difference)
+            row["wilcoxon"] = statistics.wilcoxon(difference)
+            equal = "" if difference.any() else "all differences are zero"
+            row["reason"] = FEW if difference.size < LEAST_RANKED else equal
+            rows.append(row)
         table = pd.DataFrame(rows, columns=OVERALL)
         table["holm"] = statistics.holm(table["wilcoxon"])
         return table
 
     def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
-        """Return Friedman's test over the data sets; None for fewer than three models or two data
-        sets.
-        """
+        """Return Friedman's test; None for fewer than three models or two data sets."""
         check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
         return statistics.friedman(self.mean(metric), alpha)
 
@@ -409,22 +374,22 @@ class Study:
         """
         table, bold = self.table(metric, digits), self.leaders(metric, digits)
         bold = bold.reindex(table.index, fill_value=False)
-        rows = [
-            [escaped(str(name)), *(latex_cell(c, bold=b) for c, b in zip(cells, best, strict=True))]
-            for name, cells, best in zip(table.index, table.values, bold.values, strict=True)
-        ]
-        width = len(self.models) + 1
-        line = rf"\multicolumn{{{width}}}{{l}}{{%s}} \\"
+
+        def line(name: Any, cells: Any, best: Any) -> list[str]:
+            pairs = zip(cells, best, strict=True)
+            return [escaped(str(name)), *(latex_cell(cell, bold=one) for cell, one in pairs)]
+
+        rows = [*map(line, table.index, table.to_numpy(), bold.to_numpy())]
         rows.insert(-1, [r"\midrule"])
+        whole = rf"\multicolumn{{{len(self.models) + 1}}}{{l}}{{%s}} \\"
         if table.map(lambda cell: ONE_CLASS_MARK in cell).any(axis=None):
-            rows.append([line % r"$^{\dagger}$ predicts one class only on some split"])
-        if self._metric(metric) in self.with_exact():
-            rows.append([r"\midrule " + line % "of every optimal machine, mean of the intervals"])
+            rows.append([whole % r"$^{\dagger}$ predicts one class only on some split"])
+        name = self._metric(metric)
+        if name in self.with_exact():
+            rows.append([r"\midrule " + whole % "of every optimal machine, mean of the intervals"])
             exact = self.exact(metric)
-            rows += [
-                [escaped(str(name)), *map(latex_cell, exact.loc[name])] for name in exact.index
-            ]
-        header = [escaped(name) for name in (self._metric(metric), *self.models)]
+            rows += map(line, exact.index, exact.to_numpy(), np.zeros(exact.shape, dtype=bool))
+        header = [escaped(one) for one in (name, *self.models)]
         return written(booktabs(header, rows, "l" + "c" * len(self.models)), path)
 
     def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:

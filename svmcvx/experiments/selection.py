@@ -8,13 +8,11 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
@@ -22,24 +20,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import indexable
 
-from svmcvx.arguments import what_was_meant
 from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.request import TrainingData
-from svmcvx.experiments.fit import Part, check_interval, cut_short, fit_row
-from svmcvx.experiments.store import (
-    Row,
-    Store,
-    collected,
-    end_of_work,
-    fingerprint,
-    warn_incomplete,
-)
+from svmcvx.experiments.fit import Part, check_interval, cut_short, ends_of, fit_row
+from svmcvx.experiments.store import Row, collected, fingerprint
 from svmcvx.experiments.tables import table_html
 from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Solution
-from svmcvx.system.deadline import time_limited, until
+from svmcvx.system.deadline import current, time_limited, until
 
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 Grid: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]"
@@ -118,6 +108,9 @@ class _PathOnFold:
     estimator: Any
     path: Path
     fold: int
+    X: Any
+    y: NDArray[Any]
+    weight: NDArray[np.float64] | None
     train: NDArray[np.intp]
     test: NDArray[np.intp]
     scorer: Callable[..., float] | None
@@ -127,85 +120,77 @@ class _PathOnFold:
     intervals: tuple[str, ...]
     keys: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"fold {self.fold}, {self.path.settings[0]}"
+
     def empty_row(self) -> Row:
         row = dict.fromkeys(("score", "lower", "upper", "gap", "solver", "n_support"))
         return row | {"certified": False, "warm_start_used": False, "seconds": 0.0}
 
     def rows(
-        self, keys: Sequence[str], X: Any, y: Any, weight: Any, cache: GramCache, end: float
+        self, keys: Sequence[str], end: float, shared: dict[Any, Any]
     ) -> Iterator[tuple[str, Row]]:
         """Yield keys of settings and their rows, each fit starting from the one before it."""
-        fits = _Fits(self, X, y, weight, cache)
+        if self.fold not in shared:
+            # One fold after the other: Gram matrices of the last one are dropped.
+            shared.clear()
+            shared[self.fold] = GramCache()
+        estimator = with_settings(clone(self.estimator), self.path.settings[0])
+        *before, (step, last) = getattr(estimator, "steps", [("", estimator)])
+        training: TrainingData | None = None
+        solution: Solution | None = None
+        # A subclass with a fit of its own is fitted by that.
+        own = getattr(type(last), "fit", None) is CertifiedClassifier.fit
+        try:
+            X_train, y_train = _safe_split(estimator, self.X, self.y, self.train)
+            X_test, y_test = _safe_split(estimator, self.X, self.y, self.test, self.train)
+            seen = X_train, X_test
+            if before:
+                # No setting on the path is one of theirs.
+                transformers = Pipeline(before)
+                seen = transformers.fit_transform(X_train, y_train), transformers.transform(X_test)
+            weight = None if self.weight is None else self.weight[self.train]
+            part = Part(seen[0], np.asarray(y_train), seen[1], np.asarray(y_test), weight)
+        except Exception as error:  # each fit then fails with it
+            part = Part(error, self.y, error, self.y)
+
+        def fit() -> Any:
+            nonlocal training, solution
+            if own:
+                if training is None:
+                    training = last._training_data(part.X, part.y, part.weight)
+                last._fit(training, solution, shared[self.fold])
+                solution = last.solution_
+            else:
+                weights = {} if part.weight is None else {"sample_weight": part.weight}
+                last.fit(part.X, part.y, **weights)
+            return last
+
+        def score(last: Any) -> float:
+            if self.scorer is None:
+                return float(last.score(part.X_test, part.y_test))
+            if self.whole and before:
+                return self.scorer(Pipeline([*before, (step, last)]), X_test, part.y_test)
+            return self.scorer(last, part.X_test, part.y_test)
+
+        name = self.path.parameter
+        how: Any = {"tol": self.tol, "score": score, "intervals": self.intervals}
         with until(end) as deadline:
             for key, settings in zip(self.keys, self.path.settings, strict=True):
-                if key in keys:
-                    if deadline.passed():
-                        return
-                    row = fits.row(settings)
-                    if cut_short(row, deadline):
-                        return
-                    yield key, row
-
-
-class _Fits:
-    """Shared data of the fits of a path: the split, fitted transformers, and the last solution."""
-
-    def __init__(self, work: _PathOnFold, X: Any, y: Any, weight: Any, cache: GramCache) -> None:
-        self.work, self.cache = work, cache
-        estimator = with_settings(clone(work.estimator), work.path.settings[0])
-        steps: list[tuple[str, Any]] = getattr(estimator, "steps", [("", estimator)])
-        self.name, self.last = steps[-1]
-        self.before = steps[:-1]
-        self.training: TrainingData | None = None
-        self.solution: Solution | None = None
-        # A subclass with a fit of its own is fitted by that.
-        self.own = getattr(type(self.last), "fit", None) is CertifiedClassifier.fit
-        try:
-            X_train, y_train = _safe_split(estimator, X, y, work.train)
-            X_test, y_test = _safe_split(estimator, X, y, work.test, work.train)
-            self.X_test = X_test
-            if self.before:
-                # No setting on the path is one of theirs.
-                transformers = Pipeline(self.before)
-                X_train = transformers.fit_transform(X_train, y_train)
-                X_test = transformers.transform(X_test)
-            weight = None if weight is None else weight[work.train]
-            self.part = Part(X_train, np.asarray(y_train), X_test, np.asarray(y_test), weight)
-        except Exception as error:  # each fit then fails with it
-            self.part = Part(error, y, error, y)
-
-    def row(self, settings: Settings) -> Row:
-        name, work = self.work.path.parameter, self.work
-        if name is not None:
-            # The name has been checked before the search; set_params would take as long as a short
-            # fit.
-            setattr(self.last, name.rpartition("__")[2], settings[name])
-        how: Any = {"tol": work.tol, "score": self._score, "intervals": work.intervals}
-        row, fitted = fit_row(self._fitted, self.part, **how)
-        solution = getattr(fitted, "solution_", None)
-        row["warm_start_used"] = isinstance(solution, Solution) and bool(solution.warm_start_used)
-        return row
-
-    def _fitted(self) -> Any:
-        """Return the last step, fitted to the transformed training part."""
-        last, part = self.last, self.part
-        if self.own:
-            if self.training is None:
-                self.training = last._training_data(part.X, part.y, part.weight)
-            last._fit(self.training, self.solution, self.cache)
-            self.solution = last.solution_
-        else:
-            weights = {} if part.weight is None else {"sample_weight": part.weight}
-            last.fit(part.X, part.y, **weights)
-        return last
-
-    def _score(self, last: Any) -> float:
-        X, y, scorer = self.part.X_test, self.part.y_test, self.work.scorer
-        if scorer is None:
-            return float(last.score(X, y))
-        if self.work.whole and self.before:
-            last, X = Pipeline([*self.before, (self.name, last)]), self.X_test
-        return scorer(last, X, y)
+                if key not in keys:
+                    continue
+                if deadline.passed():
+                    return
+                if name is not None:
+                    # The name has been checked before the search; set_params would take as long as
+                    # a short fit.
+                    setattr(last, name.rpartition("__")[2], settings[name])
+                row, fitted = fit_row(fit, part, **how)
+                if cut_short(row, deadline):
+                    return
+                found = getattr(fitted, "solution_", None)
+                warm = isinstance(found, Solution) and bool(found.warm_start_used)
+                yield key, row | {"warm_start_used": warm}
 
 
 # The search
@@ -381,51 +366,33 @@ def select(
         raise DataError(f"X and y cannot be used: {error}") from None
     weight = None if sample_weight is None else check_weights(sample_weight, len(y))
     candidates = _candidates(estimator, grid)
-    folds = _folds(estimator, X, y, groups, cv, seed)
     scorer = _scorer(estimator, scoring)
     interval = check_interval(scoring) if guarantee else None
-    file = None if store is None else Store(store)
-    fingerprinted = None if file is None else fingerprint(scoring, interval, X, y, weight)
     intervals = () if interval is None else (interval,)
+    content = None if store is None else fingerprint(scoring, interval, X, y, weight)
+    folds = _folds(estimator, X, y, groups, cv, seed)
     # One fold after the other, whose Gram matrices are kept in this process.
     work = [
         _PathOnFold(
-            clone(estimator),
-            path,
-            k,
-            train,
-            test,
-            scorer,
-            callable(scoring),
-            tol,
+            *(clone(estimator), path, k, X, y, weight, *fold, scorer, callable(scoring), tol),
             intervals,
-            _keys(estimator, path, fingerprinted, k, train, test),
+            _keys(estimator, path, content, k, *fold),
         )
-        for k, (train, test) in enumerate(folds)
+        for k, fold in enumerate(folds)
         for path in paths_of(estimator, candidates)
     ]
-    cache_of = lru_cache(1)(lambda fold: GramCache())
-
-    def data(task: _PathOnFold, alone: bool) -> tuple[Any, ...]:
-        return X, y, weight, cache_of(task.fold) if alone else GramCache(), end_of_work(alone)
-
-    size = len(candidates) * len(folds)
-    with time_limited(check_time_limit(time_limit)) as deadline:
+    with time_limited(check_time_limit(time_limit)):
         how: Any = {"backend": backend, "n_jobs": n_jobs}
-        found, reused = collected(work, data, file, "select", progress, "fits", **how)
+        found, reused, complete = collected(work, store, "fits", progress, **how)
         rows = {
             (position, task.fold): found[key]
             for task in work
             for key, position in zip(task.keys, task.path.positions, strict=True)
             if key in found
         }
-        complete = len(rows) == size
-        table = _table(candidates, len(folds), rows, tol, interval)
+        table = _table(candidates, len(folds), rows, tol, intervals)
         table.complete, table.reused = complete, reused
-        if not complete:
-            count = f"{len(rows)} of {size} fits: the table holds these"
-            warn_incomplete(deadline, count, store is not None)
-        elif refit and table.best_params_ is not None and not deadline.passed():
+        if complete and refit and table.best_params_ is not None and not current().passed():
             best = with_settings(clone(estimator), table.best_params_)
             keywords = {} if weight is None else {f"{final_prefix(estimator)}sample_weight": weight}
             table.best_estimator_ = best.fit(X, y, **keywords)
@@ -433,12 +400,12 @@ def select(
 
 
 def _keys(
-    estimator: Any, path: Path, fingerprinted: str | None, fold: int, *rows: Any
+    estimator: Any, path: Path, content: str | None, fold: int, *rows: Any
 ) -> tuple[str, ...]:
     """Return the keys of a path on a fold: for a store by all that the rows depend on."""
-    if fingerprinted is None:
+    if content is None:
         return tuple(f"{position} {fold}" for position in path.positions)
-    shared = fingerprint(fingerprinted, *rows)
+    shared = fingerprint(content, *rows)
     return tuple(
         fingerprint(with_settings(clone(estimator), settings), shared) for settings in path.settings
     )
@@ -446,9 +413,15 @@ def _keys(
 
 def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
     """Return all settings, each of which the estimator takes."""
+    last = final_prefix(estimator)
+
+    def full(name: str) -> str:
+        return parameter_of(estimator, name) or (name if "__" in name else f"{last}{name}")
+
     try:
+        names: dict[str, str] = {}
         candidates = [
-            {parameter_of(estimator, name) or name: value for name, value in settings.items()}
+            {names.setdefault(name, full(name)): value for name, value in settings.items()}
             for settings in ParameterGrid(grid)
         ]
         # Numeric parameters do not distinguish two settings here; other values may be estimators
@@ -463,21 +436,10 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
         for settings in unlike.values():
             with_settings(clone(estimator), settings)
     except (ValueError, TypeError) as error:
-        raise DataError(f"grid cannot be used: {_grid_fault(estimator, grid) or error}") from None
+        raise DataError(f"grid cannot be used: {error}") from None
     if not candidates:
         raise DataError("grid is empty; pass for example {'C': [0.1, 1, 10]}")
     return candidates
-
-
-def _grid_fault(estimator: Any, grid: Grid) -> str:
-    """Return the name that is no parameter, in fewer words than scikit-learn has."""
-    known, parts = estimator.get_params(), [grid] if isinstance(grid, Mapping) else grid
-    for part in parts if isinstance(parts, (list, tuple)) else ():
-        for name in part if isinstance(part, Mapping) else ():
-            if not parameter_of(estimator, name):
-                meant = what_was_meant(name, sorted(known))
-                return f"{type(estimator).__name__} has no parameter {name!r}{meant}"
-    return ""
 
 
 def _folds(estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | None) -> list[Fold]:
@@ -519,55 +481,50 @@ def _table(
     folds: int,
     rows: Mapping[tuple[int, int], Row],
     tol: float,
-    interval: str | None,
+    intervals: Sequence[str],
 ) -> Selection:
     """Return the table; a setting without all of its fits has no mean score."""
-    places = [(i, k) for i in range(len(candidates)) for k in range(folds)]
+    places = pd.MultiIndex.from_product([range(len(candidates)), range(folds)])
     names = ["score", "lower", "upper", "gap", "n_support", "solver", "status", "note"]
-    names += ["warm_start_used", "seconds", "certified"]
-    names += [] if interval is None else [f"{interval}_lower", f"{interval}_upper", "undecided"]
-    known = pd.DataFrame([rows.get(place, {}) for place in places], columns=names)
+    names += ["warm_start_used", "seconds", "certified", *ends_of(intervals), "undecided"]
+    known = pd.DataFrame([rows.get(place, {}) for place in places], index=places, columns=names)
 
     def each(name: str) -> NDArray[np.float64]:
         return known[name].to_numpy(dtype=float, na_value=math.nan).reshape(-1, folds)
 
-    def groups(name: str) -> list[list[Any]]:
-        values = known[name].to_numpy(dtype=object).reshape(-1, folds)
-        return [[value for value in group if not pd.isna(value)] for group in values]
-
     def words(name: str, separator: str) -> list[str]:
-        return [separator.join(sorted(set(filter(None, group)))) for group in groups(name)]
+        texts = known[name].astype(object).where(known[name].notna(), "").groupby(level=0)
+        return [separator.join(sorted(set(filter(None, group)))) for _, group in texts]
 
     columns: dict[str, Any] = {}
     for name in sorted({name for settings in candidates for name in settings}):
         columns[f"param_{name}"] = [settings.get(name, math.nan) for settings in candidates]
     columns["params"] = list(candidates)
-    scores, lower, upper, gaps = map(each, ("score", "lower", "upper", "gap"))
+    scores, lower, upper = map(each, ("score", "lower", "upper"))
     means = scores.mean(axis=1)
     columns |= {f"split{k}_test_score": scores[:, k] for k in range(folds)}
     columns |= {"mean_test_score": means, "std_test_score": scores.std(axis=1)}
-    last = np.nanmin(means) - 1.0 if np.isfinite(means).any() else 0.0
-    ranked = rankdata(-np.where(np.isnan(means), last, means), method="min")
-    columns["rank_test_score"] = ranked.astype(int)
+    ranks = pd.Series(means).rank(method="min", ascending=False, na_option="bottom")
+    columns["rank_test_score"] = ranks.astype(int)
     for k in range(folds):
         columns |= {f"split{k}_lower": lower[:, k], f"split{k}_upper": upper[:, k]}
-    if interval is not None:
-        low, high = (each(f"{interval}_{end}").mean(axis=1) for end in ("lower", "upper"))
+    if intervals:
+        low, high = (each(name).mean(axis=1) for name in ends_of(intervals))
         columns |= {"mean_test_score_lower": low, "mean_test_score_upper": high}
         columns["undecided"] = each("undecided").mean(axis=1)
         # Means of different sums of the same shares differ by roundings; an unknown value may be
         # the best.
         columns["may_be_best"] = ~(high < np.nanmax(low, initial=-math.inf) - 1e-12)
-    worst = columns["gap"] = gaps.max(axis=1)
+    columns["gap"] = each("gap").max(axis=1)
     # A model whose problem is not known has nothing to be certified.
-    foreign = known["status"].notna() & known["certified"].isna()
+    unknown = (known["status"].notna() & known["certified"].isna()).groupby(level=0).all()
     columns["certified"] = [
-        None if foreign[i * folds : (i + 1) * folds].all() else bool(gap <= tol)
-        for i, gap in enumerate(worst)
+        None if none else bool(gap <= tol)
+        for none, gap in zip(unknown, columns["gap"], strict=True)
     ]
-    columns["n_support"] = [np.mean(group) if group else math.nan for group in groups("n_support")]
+    columns["n_support"] = known["n_support"].astype(float).groupby(level=0).mean()
     columns |= {name: words(name, ", ") for name in ("solver", "status")}
-    columns["warm_starts"] = [sum(group) for group in groups("warm_start_used")]
+    columns["warm_starts"] = known["warm_start_used"].eq(True).groupby(level=0).sum()
     columns["seconds"] = np.nansum(each("seconds"), axis=1)
     columns["note"] = words("note", "; ")
     table = Selection(columns)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from svmcvx.arguments import what_was_meant
+import numpy as np
+
 from svmcvx.catalogue import CATALOGUE, Estimator
+from svmcvx.data import check_choice
 from svmcvx.errors import DataError, did_you_mean
 
 # The estimators by their names on the command line.
@@ -15,6 +17,7 @@ MODELS: dict[str, Estimator] = {
     for entry in CATALOGUE.values()
     if entry.estimator is not None
 }
+SPACINGS: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
 
 
 def value_of(text: str) -> Any:
@@ -25,6 +28,13 @@ def value_of(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def spaced(low: float, high: float, number: int, spacing: str = "log") -> list[float]:
+    """Return the values of a range."""
+    check_choice(spacing, "spacing", tuple(SPACINGS))
+    found: list[float] = SPACINGS[spacing](low, high, number).tolist()
+    return found
 
 
 def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
@@ -48,25 +58,7 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     DataError
         If a model or a setting is unknown, or a setting is given twice.
     """
-    models = []
-    for name, settings in read_models(text):
-        cls = MODELS[name].load()
-        known = set(cls().get_params())
-        if unknown := [key for key in settings if key not in known]:
-            meant = what_was_meant(unknown[0], sorted(known)).partition("; there are")[0]
-            raise DataError(
-                f"{name} has no setting {', '.join(map(repr, unknown))}{meant}; it has"
-                f" {', '.join(sorted(known))}"
-            )
-        shared = {key: value for key, value in common.items() if key in known and value is not None}
-        own = ", ".join(f"{key}={value}" for key, value in settings.items())
-        models.append((f"{name}({own})" if own else name, cls(**{**shared, **settings})))
-    return models
-
-
-def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return names and settings of the models in a text, without importing them."""
-    models: list[tuple[str, dict[str, Any]]] = []
+    read: list[tuple[str, dict[str, Any]]] = []
     for word in (part.strip() for part in text.split(",")):
         if not word:
             raise DataError(
@@ -82,13 +74,13 @@ def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
                     f"models names {name!r}{did_you_mean(name, MODELS)}; known are"
                     f" {', '.join(MODELS)}"
                 )
-            models.append((name, {}))
-        if not models:
+            read.append((name, {}))
+        if not read:
             raise DataError(
                 f"models names no model before the setting {head!r}; begin with one of"
                 f" {', '.join(MODELS)}"
             )
-        name, found = models[-1]
+        name, found = read[-1]
         for setting in settings:
             key, _, value = (part.strip() for part in setting.partition("="))
             if not key or "=" not in setting:
@@ -99,4 +91,11 @@ def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
                     f" {name}:{key}=…,{name}:{key}=…"
                 )
             found[key] = value_of(value)
+    models = []
+    for name, own in read:
+        cls = MODELS[name].load()
+        known = cls().get_params()
+        shared = {key: value for key, value in common.items() if key in known and value is not None}
+        said = ", ".join(f"{key}={value}" for key, value in own.items())
+        models.append((f"{name}({said})" if said else name, cls(**{**shared, **own})))
     return models

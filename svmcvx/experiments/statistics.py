@@ -112,7 +112,7 @@ def effect(difference: Any, ratio: float) -> Effect:
     win = float((difference > 0).mean() + 0.5 * (difference == 0).mean())
     if not scale > 0.0:
         reason = "a single split" if m < 2 else "equal differences have no variance"
-        return Effect(mean, median, nan, nan, win, nan, reason)
+        return Effect(mean, median, math.nan, math.nan, win, math.nan, reason)
     quantile, power = (float(stats.t.ppf(share, m - 1)) for share in (1.0 - LEVEL / 2, 0.8))
     half = quantile * scale
     return Effect(mean, median, mean - half, mean + half, win, half + power * scale, "")

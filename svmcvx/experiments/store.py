@@ -18,11 +18,11 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import cache
 from multiprocessing import current_process
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import joblib
 from joblib.externals.loky import ProcessPoolExecutor
@@ -31,7 +31,7 @@ from joblib.parallel import get_active_backend
 
 import svmcvx
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, missing_extra
-from svmcvx.system.deadline import Deadline, current, epoch_end
+from svmcvx.system.deadline import current, epoch_end
 
 log = logging.getLogger(__name__)
 
@@ -150,12 +150,6 @@ class Store:
             self._connection.close()
         self._connection = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _select(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         if self._connection is None and not self.path.exists():
             return []
@@ -172,20 +166,14 @@ class Store:
         rows = self._select(query, json.dumps(list(keys)))
         return {key: json.loads(row) for key, row in rows}
 
-    def items(self, kind: str | None = None) -> Iterator[tuple[str, Row]]:
-        """Yield keys and rows, in the order in which they were added; of one kind, or of all."""
-        query = "SELECT key, row FROM rows WHERE kind = coalesce(?, kind) ORDER BY number"
-        for key, row in self._select(query, kind):
-            yield key, json.loads(row)
-
-    def add(self, key: str, row: Mapping[str, Any], kind: str = "", *, again: bool = False) -> None:
+    def add(self, key: str, row: Mapping[str, Any], *, again: bool = False) -> None:
         """Write a row, but for entries ``_…``, to disk; an older one stays unless `again`."""
-        replaced = "UPDATE SET kind = excluded.kind, row = excluded.row" if again else "NOTHING"
-        query = f"""INSERT INTO rows (key, kind, row) VALUES (?, ?, ?)
-            ON CONFLICT (key) DO {replaced}"""  # noqa: S608 - words of our own
+        older = "UPDATE SET row = excluded.row" if again else "NOTHING"
+        query = f"""INSERT INTO rows (key, kind, row) VALUES (?, '', ?)
+            ON CONFLICT (key) DO {older}"""  # noqa: S608 - words of our own
         kept = {name: value for name, value in row.items() if not name.startswith("_")}
         try:
-            self._open().execute(query, (key, kind, json.dumps(plain(kept))))
+            self._open().execute(query, (key, json.dumps(plain(kept))))
         except sqlite3.DatabaseError as error:
             raise DataError(f"store {self.path} cannot be written ({error})") from None
 
@@ -262,43 +250,6 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
             client.close()
 
 
-def results(
-    work: Mapping[Any, tuple[Any, ...]], parallel: joblib.Parallel
-) -> Generator[tuple[Any, Any]]:
-    """Call functions by workers; yield each key and its result, or a BrokenProcessPool."""
-    left = dict(work)
-    while left:
-        sent: list[Any] = []
-        try:
-            # Closing the generator ends the calls that are left.
-            with closing(_iterated(parallel(_calls(dict(left), sent)))) as found:
-                for key, result in found:
-                    del left[key]
-                    yield key, result
-        except Exception as error:
-            # Dask tries several workers before it gives up.
-            names = ("KilledWorker", "FutureCancelledError")
-            if not isinstance(error, BrokenProcessPool) and type(error).__name__ not in names:
-                raise
-            for key in [key for key in sent if key in left]:
-                yield key, _alone(left.pop(key))
-
-
-def _calls(work: Mapping[Any, tuple[Any, ...]], sent: list[Any]) -> Iterator[Any]:
-    for key, call in work.items():
-        sent.append(key)
-        yield joblib.delayed(_keyed)(key, *call)
-
-
-def _iterated(found: Iterable[Any]) -> Generator[Any]:
-    yield from found
-
-
-def _keyed(key: Any, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
-    _end_with_parent(os.getpid())
-    return key, function(*arguments)
-
-
 @cache
 def _end_with_parent(process: int) -> None:
     """Start the thread that ends this worker of joblib when its parent is killed."""
@@ -314,20 +265,11 @@ def _end_with_parent(process: int) -> None:
     threading.Thread(target=watch, daemon=True, name=f"parent of {process}").start()
 
 
-def _alone(call: tuple[Any, ...]) -> Any:
-    """Call a function in a process of its own, whose end ends nothing else."""
-    with ProcessPoolExecutor(max_workers=1) as executor:
-        try:
-            return executor.submit(*call).result()
-        except BrokenProcessPool as error:
-            return error
-
-
 # Tasks
 
 
 class Task(Protocol):
-    """A piece of work that makes one row for each of its keys."""
+    """A piece of work, with its data, that makes one row for each of its keys."""
 
     @property
     def keys(self) -> Sequence[str]: ...
@@ -335,8 +277,13 @@ class Task(Protocol):
     def empty_row(self) -> Row:
         """Return a row before anything is known."""
 
-    def rows(self, keys: Sequence[str], *data: Any) -> Iterator[tuple[str, Row]]:
-        """Yield some keys and their rows; fewer if the time runs out."""
+    def rows(
+        self, keys: Sequence[str], end: float, shared: dict[Any, Any]
+    ) -> Iterator[tuple[str, Row]]:
+        """Yield some keys and their rows; fewer if the time runs out, at `end` since the epoch.
+
+        `shared` is one for all tasks of a sequential run.
+        """
 
 
 T = TypeVar("T", bound=Task)
@@ -344,53 +291,49 @@ T = TypeVar("T", bound=Task)
 
 def finished(
     tasks: Sequence[T],
-    data: Callable[[T, bool], tuple[Any, ...]],
-    store: Store | None,
-    kind: str,
+    path: str | os.PathLike[str] | None,
     *,
     backend: str | None = None,
     n_jobs: int | None = None,
     usable: Callable[[Row], bool] = lambda row: True,
     again: bool = False,
 ) -> Generator[tuple[T, str, Row, bool]]:
-    """Do tasks; yield each with a key, its row, and whether the row was stored before.
-
-    `data` returns the data of a task, given whether it is done in this process alone.
-    """
-    known: dict[str, Row] = {}
-    if store is not None:
-        stored = store.found(key for task in tasks for key in task.keys)
-        known = {key: row for key, row in stored.items() if usable(row)}
-    left: list[tuple[T, list[str]]] = []
-    for task in tasks:
-        for key in task.keys:
-            if key in known:
-                yield task, key, known[key], True
-        if missing := [key for key in task.keys if key not in known]:
-            left.append((task, missing))
-    # Workers on other machines have no such file.
-    file = None if store is None or again or is_dask(backend) else store.path
-    with workers(backend, n_jobs) as parallel:
-        for task, key, row in _done(left, data, file, kind, parallel):
-            if store is not None and not row.get("_unfinished"):
-                store.add(key, row, kind, again=again)
-            log.info("%s: %s %s", task, row["status"], row["note"] or "")
-            yield task, key, row, False
+    """Do tasks; yield each with a key, its row, and whether the row was stored before."""
+    with nullcontext() if path is None else closing(Store(path)) as store:
+        known: dict[str, Row] = {}
+        if store is not None:
+            stored = store.found(key for task in tasks for key in task.keys)
+            known = {key: row for key, row in stored.items() if usable(row)}
+        left: list[tuple[T, list[str]]] = []
+        for task in tasks:
+            yield from ((task, key, known[key], True) for key in task.keys if key in known)
+            if missing := [key for key in task.keys if key not in known]:
+                left.append((task, missing))
+        # Workers on other machines have no such file.
+        file = None if store is None or again or is_dask(backend) else store.path
+        with workers(backend, n_jobs) as parallel:
+            for task, key, row in (_in_turn if parallel is None else _by_workers)(
+                left, file, parallel
+            ):
+                if store is not None and not row.get("_unfinished"):
+                    store.add(key, row, again=again)
+                log.info("%s: %s %s", task, row["status"], row["note"] or "")
+                yield task, key, row, False
 
 
 def collected(
     tasks: Sequence[Task],
-    data: Callable[[Any, bool], tuple[Any, ...]],
-    store: Store | None,
-    kind: str,
-    progress: bool,
+    path: str | os.PathLike[str] | None,
     what: str,
+    progress: bool,
     **how: Any,
-) -> tuple[dict[str, Row], int]:
-    """Do tasks under a progress bar; return the rows by key, and the number of stored ones."""
+) -> tuple[dict[str, Row], int, bool]:
+    """Do tasks under a progress bar; return the rows by key, the number of stored ones, and whether
+    all are there; warn if not.
+    """
     rows: dict[str, Row] = {}
     reused, size = 0, sum(len(task.keys) for task in tasks)
-    run = finished(tasks, data, store, kind, **how)
+    run = finished(tasks, path, **how)
     with progress_bar(progress, what, size) as advance, closing(run):
         try:
             for _, key, row, stored in run:
@@ -400,66 +343,89 @@ def collected(
                     advance()
         except KeyboardInterrupt:
             pass
-    if store is not None:
-        store.close()
-    return rows, reused
+    # Several tasks may have one key.
+    done = sum(key in rows for task in tasks for key in task.keys)
+    if done < size:
+        why = "the time limit passed" if current().passed() else "interrupted"
+        advice = "" if path is not None else "; pass a file as store to go on from there next time"
+        count = f"{done} of {size} {what}: the result holds these"
+        warnings.warn(f"{why} after {count}{advice}", stacklevel=3)
+    return rows, reused, done == size
 
 
-def _done(
-    left: Sequence[tuple[T, list[str]]],
-    data: Callable[[T, bool], tuple[Any, ...]],
-    file: Path | None,
-    kind: str,
-    parallel: joblib.Parallel | None,
+Left: TypeAlias = "Sequence[tuple[T, list[str]]]"
+
+
+def _in_turn(left: Left[T], file: Path | None, _: None) -> Iterator[tuple[T, str, Row]]:
+    shared: dict[Any, Any] = {}
+    for task, keys in left:
+        yield from ((task, *one) for one in _rows(task, keys, file, math.inf, shared))
+
+
+def _by_workers(
+    left: Left[T], file: Path | None, parallel: joblib.Parallel
 ) -> Iterator[tuple[T, str, Row]]:
-    if parallel is None:
-        for task, keys in left:
-            yield from ((task, *one) for one in _rows(task, keys, file, data(task, True)))
-        return
-    calls = {
-        number: (_listed, kind, task, keys, file, data(task, False))
-        for number, (task, keys) in enumerate(left)
+    """Do tasks in other processes or threads; one whose process dies is done again alone."""
+    end = epoch_end(current())
+    calls: dict[int, tuple[Any, ...]] = {
+        k: (k, task, keys, file, end, {}) for k, (task, keys) in enumerate(left)
     }
-    for number, rows in results(calls, parallel):
-        task, keys = left[number]
-        if isinstance(rows, BrokenProcessPool):
-            died = failed("its process died, killed or out of memory")
-            rows = [(key, {**task.empty_row(), **died}) for key in keys]
-        yield from ((task, key, row) for key, row in rows)
+    while calls:
+        sent: list[int] = []
+        try:
+            # Closing the generator ends the calls that are left.
+            with closing(_answers(parallel, list(calls.values()), sent)) as answers:
+                for number, rows in answers:
+                    del calls[number]
+                    yield from ((left[number][0], key, row) for key, row in rows)
+        except Exception as error:
+            # Dask tries several workers before it gives up.
+            names = ("KilledWorker", "FutureCancelledError")
+            if not isinstance(error, BrokenProcessPool) and type(error).__name__ not in names:
+                raise
+            for number in [number for number in sent if number in calls]:
+                task, keys = left[number]
+                # A process of its own, whose end ends nothing else.
+                with ProcessPoolExecutor(max_workers=1) as executor:
+                    try:
+                        _, rows = executor.submit(_listed, *calls.pop(number)).result()
+                    except BrokenProcessPool:
+                        died = failed("its process died, killed or out of memory")
+                        rows = [(key, {**task.empty_row(), **died}) for key in keys]
+                yield from ((task, key, row) for key, row in rows)
+
+
+def _answers(
+    parallel: joblib.Parallel, work: Sequence[tuple[Any, ...]], sent: list[int]
+) -> Generator[tuple[int, list[tuple[str, Row]]]]:
+    """Yield what workers return; `sent` takes the numbers of the calls that have begun."""
+
+    def calls() -> Iterator[Any]:
+        for call in work:
+            sent.append(call[0])
+            yield joblib.delayed(_listed)(*call)
+
+    yield from parallel(calls())
+
+
+def _listed(number: int, *arguments: Any) -> tuple[int, list[tuple[str, Row]]]:
+    _end_with_parent(os.getpid())
+    return number, list(_rows(*arguments))
 
 
 def _rows(
-    task: T, keys: Sequence[str], file: Path | None, data: tuple[Any, ...]
+    task: Task, keys: Sequence[str], file: Path | None, end: float, shared: dict[Any, Any]
 ) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a task, also those that another process has stored in the meantime."""
-    known: dict[str, Row] = {}
-    if file is not None:
-        with Store(file) as store:
-            known = {k: row for k, row in store.found(keys).items() if row["status"] != FAILED}
-    yield from known.items()
-    yield from task.rows([key for key in keys if key not in known], *data)
-
-
-def _listed(
-    kind: str, task: Any, keys: Sequence[str], file: Path | None, data: tuple[Any, ...]
-) -> list[tuple[str, Row]]:
-    """Return the rows of a task in another process, which writes each to the file at once."""
-    rows = []
-    for key, row in _rows(task, keys, file, data):
-        if file is not None and not row.get("_unfinished"):
-            with Store(file) as store:
-                store.add(key, row, kind)
-        rows.append((key, row))
-    return rows
-
-
-def end_of_work(alone: bool) -> float:
-    """Return the end of the time limit in seconds since the epoch, for other processes."""
-    return math.inf if alone else epoch_end(current())
-
-
-def warn_incomplete(deadline: Deadline, what: str, stored: bool) -> None:
-    """Warn that a call returns a part of the result."""
-    why = "the time limit passed" if deadline.passed() else "interrupted"
-    advice = "" if stored else "; pass a file as store to go on from there next time"
-    warnings.warn(f"{why} after {what}{advice}", stacklevel=4)
+    """Yield the rows of a task, also those that another process has stored in the meantime; each is
+    written to the file at once.
+    """
+    with nullcontext() if file is None else closing(Store(file)) as store:
+        known: dict[str, Row] = {}
+        if store is not None:
+            stored = store.found(keys).items()
+            known = {key: row for key, row in stored if row["status"] != FAILED}
+        yield from known.items()
+        for key, row in task.rows([key for key in keys if key not in known], end, shared):
+            if store is not None and not row.get("_unfinished"):
+                store.add(key, row)
+            yield key, row

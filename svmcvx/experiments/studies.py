@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,16 +31,7 @@ from svmcvx.experiments.fit import (
 )
 from svmcvx.experiments.results import Study
 from svmcvx.experiments.selection import parameter_of
-from svmcvx.experiments.store import (
-    FAILED,
-    Row,
-    Store,
-    collected,
-    end_of_work,
-    fingerprint,
-    plain,
-    warn_incomplete,
-)
+from svmcvx.experiments.store import FAILED, Row, collected, fingerprint, plain
 from svmcvx.system.deadline import time_limited
 
 # The protocol
@@ -104,12 +95,12 @@ def as_split(value: Any) -> Split:
     if isinstance(value, Split):
         return value
     if isinstance(value, Mapping):
-        strange = sorted(set(map(str, value)) - {"test_size", "folds", "stratify"})
-        if strange:
+        try:
+            return Split(**value)
+        except TypeError:
             raise DataError(
-                f"split has no setting {', '.join(strange)}; it has test_size, folds and stratify"
-            )
-        return Split(**value)
+                f"split has the settings test_size, folds and stratify, got {dict(value)!r}"
+            ) from None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DataTypeError(
             f"split must be a test share, a number of folds or a Split, got {value!r}"
@@ -282,61 +273,36 @@ def study(
     >>> found.frame["certified"].all().item()
     True
     """
-    protocol = Protocol(
-        repeats=repeats,
-        cv=cv,
-        scoring=scoring,
-        metrics=check_metrics(metrics),
-        scale=scale,
-        scale_by=scale_by,
-        missing=missing,
-        tol=tol,
-        guarantee=guarantee,
-        seed=seed,
-    )
+    given = locals() | {"metrics": check_metrics(metrics)}
+    protocol = Protocol(**{one.name: given[one.name] for one in fields(Protocol)})
     named = named_models(models)
-    tuned = grids(named, tune)
-    splits = _splits(split)
-    limit = check_time_limit(time_limit)
+    tuned, splits, limit = grids(named, tune), _splits(split), check_time_limit(time_limit)
     folder = None if proofs is None else Path(proofs)
     tables = any(prepares_itself(model) for _, model in named)
     sets, left_out = _loaded(datasets, data_dir, protocol, splits, tables=tables)
-    strange = sorted(set(splits) - set(sets) - set(left_out) - {"default"})
-    if strange:
+    if strange := sorted(set(splits) - set(sets) - set(left_out) - {"default"}):
         raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
-    work = list(_tasks(named, sets, tuned, protocol, folder))
-    file = None if store is None else Store(store)
-    tasks = work
-    if file is not None:
+    work = tasks = list(_tasks(named, sets, tuned, protocol, folder))
+    if store is not None:
         # Each process shuffles the tasks of a repeat differently: several processes on one store
         # then seldom run the same task.
         order = np.random.default_rng(os.getpid()).permutation(len(work))
         tasks = sorted((work[k] for k in order), key=lambda task: task.names["repeat"])
 
-    def data(task: Task, alone: bool) -> tuple[Any, ...]:
-        one, model = sets[task.names["dataset"]], dict(named)[task.names["model"]]
-        own, pairwise = prepares_itself(model), is_pairwise(model)
-        seen = one.data.seen_by(one.numbers, table=own, pairwise=pairwise)
-        return seen, one.data.labels, end_of_work(alone)
-
     def usable(row: Row) -> bool:
         if row["status"] == FAILED:
             return not retry_failed
-        wants = folder is not None and row["upper"] is not None
-        return not wants or bool(row["proof"] and folder and (folder / row["proof"]).is_dir())
+        if folder is None or row["upper"] is None:
+            return True
+        return bool(row["proof"]) and (folder / row["proof"]).is_dir()
 
     how: Any = {"backend": backend, "n_jobs": n_jobs, "usable": usable}
     how["again"] = retry_failed or folder is not None
-    with time_limited(limit) as deadline:
-        found, reused = collected(tasks, data, file, "study", progress, "tasks", **how)
-        # A stored row may have been computed under other names.
-        rows = [plain(found[task.keys[0]]) | task.names for task in work if task.keys[0] in found]
-        complete = len(rows) == len(work)
-        if not complete:
-            count = f"{len(rows)} of {len(work)} tasks: the result holds these"
-            warn_incomplete(deadline, count, store is not None)
+    with time_limited(limit):
+        found, reused, complete = collected(tasks, store, "tasks", progress, **how)
     return Study(
-        rows,
+        # A stored row may have been computed under other names.
+        [plain(found[task.keys[0]]) | task.names for task in work if task.keys[0] in found],
         protocol,
         {name: " ".join(repr(model).split()) for name, model in named},
         {name: repr(grid) for name, grid in tuned.items()},
@@ -349,12 +315,12 @@ def study(
 
 
 class _Prepared(NamedTuple):
-    """A data set with its splits: `numbers` are prepared as far as they are as a whole."""
+    """A data set with its splits by repeat; `numbers` are scaled if they are as a whole."""
 
     data: Observations
     numbers: Features | DataError
     split: Split
-    parts: list[tuple[int, int, Rows, Rows]]
+    parts: list[list[tuple[Rows, Rows]]]
 
     def described(self, name: str) -> dict[str, Any]:
         rows, features = self.data.table.shape
@@ -371,7 +337,10 @@ def _splits(split: Any) -> dict[str, Split]:
 def _loaded(
     datasets: Any, data_dir: Any, protocol: Protocol, splits: Mapping[str, Split], *, tables: bool
 ) -> tuple[dict[str, _Prepared], dict[str, str]]:
-    """Load and split all data sets; return those that can be used, and why the others cannot."""
+    """Load and split all data sets; return those that can be used, and why the others cannot.
+
+    `tables` says whether pipelines are among the models.
+    """
     if isinstance(datasets, (str, Dataset)):
         datasets = [datasets]
     if not isinstance(datasets, (Mapping, Iterable)):
@@ -385,10 +354,17 @@ def _loaded(
                 f"datasets names {name!r} twice; pass a mapping with names of their own"
             )
         try:
-            data = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
-            X, y = (data.X, data.y) if isinstance(data, Dataset) else data
-            own = splits.get(name, splits["default"])
-            found[name] = _prepared(X, y, protocol, own, tables=tables)
+            one = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
+            X, y = (one.X, one.y) if isinstance(one, Dataset) else one
+            data = observations(X, y, protocol.missing)
+            numbers, split = data.numbers, splits.get(name, splits["default"])
+            if isinstance(numbers, DataError) and not tables:
+                raise numbers
+            if protocol.scale_by == "all":
+                numbers = data.prepared(protocol.scale, protocol.missing)
+            seeds = range(protocol.seed, protocol.seed + protocol.repeats)
+            parts = [list(split.parts(data.labels, seed)) for seed in seeds]
+            found[name] = _Prepared(data, numbers, split, parts)
         except (SvmcvxError, OSError) as error:
             left_out[name] = " ".join(str(error).split())
         except (TypeError, ValueError) as error:
@@ -407,21 +383,6 @@ def _name(data: Any) -> str:
     return Path(data).stem if Path(str(data)).exists() else str(data)
 
 
-def _prepared(X: Any, y: Any, protocol: Protocol, split: Split, *, tables: bool) -> _Prepared:
-    """Split a data set; `tables` says whether pipelines are among the models."""
-    data = observations(X, y, protocol.missing)
-    if isinstance(data.numbers, DataError) and not tables:
-        raise data.numbers
-    whole = protocol.scale_by == "all"
-    numbers = data.prepared(protocol.scale, protocol.missing) if whole else data.numbers
-    parts = [
-        (repeat, fold, train, test)
-        for repeat in range(protocol.repeats)
-        for fold, (train, test) in enumerate(split.parts(data.labels, protocol.seed + repeat))
-    ]
-    return _Prepared(data, numbers, split, parts)
-
-
 def _tasks(
     named: list[tuple[str, Any]],
     sets: Mapping[str, _Prepared],
@@ -434,19 +395,21 @@ def _tasks(
         # The key does not contain the names of models and data sets, nor the number of repeats.
         settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
         for dataset, one in sets.items():
-            for _, fold, train, test in (part for part in one.parts if part[0] == repeat):
+            for fold, split in enumerate(one.parts[repeat]):
                 for name, model in named:
                     estimator, prefix = piped(model, protocol, sparse=one.data.sparse)
                     grid = _prefixed(tuned.get(name), prefix)
-                    parts = (estimator, grid, settings, one.data.digest_for(model), train, test)
+                    parts = (estimator, grid, settings, one.data.digest_for(model), *split)
                     key = fingerprint("study", *parts)
                     names = {"dataset": dataset, "model": name, "repeat": repeat, "fold": fold}
                     place = f"{file_stem(dataset)}/repeat-{repeat}-fold-{fold}"
                     if prepares_itself(model):
                         # The pipeline of a user may transform the features.
                         place = f"{place}/{file_stem(name)}"
-                    work = (names, estimator, grid, train, test, protocol, (key,))
-                    yield Task(*work, proofs, place)
+                    seen = (one.data.seen_by(model, one.numbers), one.data.labels)
+                    yield Task(
+                        names, estimator, grid, *seen, *split, protocol, (key,), proofs, place
+                    )
 
 
 def _prefixed(grid: Any, prefix: str) -> Any:

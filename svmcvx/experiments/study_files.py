@@ -8,27 +8,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.discovery import all_estimators
 
-from svmcvx.data import check_choice
 from svmcvx.datasets import load
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.experiments.specifications import MODELS
+from svmcvx.experiments.specifications import MODELS, spaced
 from svmcvx.experiments.studies import Split, as_split
 
 # Arguments of study that a file sets as they are, by their types.
-PLAIN: Final[dict[str, Any]] = {
-    **dict.fromkeys(("repeats", "seed", "n_jobs"), int),
+PLAIN: Final[dict[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("repeats", "seed", "n_jobs"), (int,)),
     **dict.fromkeys(("tol", "time_limit"), (int, float)),
-    **dict.fromkeys(("scoring", "scale", "scale_by", "missing", "backend"), str),
-    **dict.fromkeys(("data_dir", "store", "proofs"), str),
+    **dict.fromkeys(("scoring", "scale", "scale_by", "missing", "backend"), (str,)),
+    **dict.fromkeys(("data_dir", "store", "proofs"), (str,)),
     "guarantee": (bool, str),
 }
 OTHERS: Final = ("title", "split", "cv", "metrics", "datasets", "models", "tune")
-SPACINGS: Final[dict[str, Any]] = {"log": np.geomspace, "linear": np.linspace}
 
 
 def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
@@ -47,15 +44,14 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
 
 
 def _arguments(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    known = sorted([*PLAIN, *OTHERS])
-    _known(content, known, "it")
+    _known(content, sorted([*PLAIN, *OTHERS]), "it")
     for name in ("models", "datasets"):
         if not content.get(name):
             raise DataError(f"{name} are missing; a study needs some")
     arguments = {name: content[name] for name in PLAIN if name in content}
     for name, value in arguments.items():
-        if not isinstance(value, PLAIN[name]) or (isinstance(value, bool) and name != "guarantee"):
-            kinds = " or ".join(kind.__name__ for kind in np.ravel(PLAIN[name]))
+        if type(value) not in PLAIN[name]:
+            kinds = " or ".join(kind.__name__ for kind in PLAIN[name])
             raise DataError(f"{name} must be a {kinds}, got {value!r}")
         if name in ("data_dir", "store", "proofs"):
             arguments[name] = folder / value
@@ -89,19 +85,19 @@ def _strings(value: Any, what: str) -> tuple[str, ...]:
 
 
 def _folds(value: Any) -> Any:
-    """Return the inner folds: a number, or a table with folds, stratify, shuffle and seed."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    names = ("folds", "stratify", "shuffle", "seed")
-    if not isinstance(value, dict) or set(value) - set(names) or "folds" not in value:
-        raise DataError(f"cv must be a number, or a table of {', '.join(names)}, got {value!r}")
-    shuffle = value.get("shuffle", True)
-    kind = StratifiedKFold if value.get("stratify", True) else KFold
+    """Return the inner folds: a number, or a table."""
+
+    def splitter(folds: int, stratify: bool = True, shuffle: bool = True, seed: int = 0) -> Any:
+        kind = StratifiedKFold if stratify else KFold
+        return kind(folds, shuffle=shuffle, random_state=seed if shuffle else None)
+
     try:
-        seed = value.get("seed", 0) if shuffle else None
-        return kind(value["folds"], shuffle=shuffle, random_state=seed)
+        return value if type(value) is int else splitter(**value)
     except (ValueError, TypeError) as error:
-        raise DataError(f"cv cannot be used ({error})") from None
+        raise DataError(
+            f"cv must be a number, or a table of folds, stratify, shuffle and seed, got {value!r}"
+            f" ({error})"
+        ) from None
 
 
 def _datasets(value: Any, split: Any, folder: Path) -> dict[str, Any]:
@@ -192,14 +188,12 @@ def _grid(value: Any, what: str) -> dict[str, list[Any]]:
     grid = {}
     for name, values in value.items():
         if isinstance(values, dict):
-            if set(values) - {"spacing"} != {"low", "high", "number"}:
-                raise DataError(f"{what}.{name} must have low, high and number, got {values!r}")
-            spacing = values.get("spacing", "log")
-            check_choice(spacing, f"{what}.{name}.spacing", tuple(SPACINGS))
             try:
-                values = SPACINGS[spacing](values["low"], values["high"], values["number"]).tolist()
+                values = spaced(**values)
             except (ValueError, TypeError) as error:
-                raise DataError(f"{what}.{name} cannot be used ({error})") from None
+                raise DataError(
+                    f"{what}.{name} must have low, high and number, and may have spacing ({error})"
+                ) from None
         if not isinstance(values, list) or not values:
             raise DataError(f"{what}.{name} must be a list of values, got {values!r}")
         grid[name] = values

@@ -48,12 +48,13 @@ def is_empty(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def interval_text(lower: Any, upper: Any, decimals: int = DECIMALS) -> str:
-    """Return one number if both ends agree, otherwise both ends, rounded outward."""
+def interval_text(lower: Any, upper: Any, decimals: int | None = DECIMALS) -> str:
+    """Return one number if both ends agree, otherwise both ends, rounded outward; None: as is."""
     if is_empty(lower) or is_empty(upper):
         return ""
-    low, high = outward(lower, upper, decimals)
-    return f"{low:.{decimals}f}" if lower == upper else f"[{low:.{decimals}f}, {high:.{decimals}f}]"
+    ends = (lower, upper) if decimals is None else outward(lower, upper, decimals)
+    low, high = (format(end, "g" if decimals is None else f".{decimals}f") for end in ends)
+    return low if lower == upper else f"[{low}, {high}]"
 
 
 def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
@@ -68,10 +69,9 @@ def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
 def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with a column of text, as ``exact_accuracy``, per interval of two columns."""
     shown = pd.DataFrame(frame)
-    for stem in [
-        str(name).removesuffix("_lower") for name in frame if f"{name}".endswith("_lower")
-    ]:
-        pair = [f"{stem}_lower", f"{stem}_upper"]
+    for low in [name for name in frame if str(name).endswith("_lower")]:
+        stem = str(low).removesuffix("_lower")
+        pair = [low, f"{stem}_upper"]
         # Tables of the papers have ends that are no scores, and are shown with all their digits.
         whole = stem.endswith(("_exact", "_range"))
         if not (whole or stem in EXACT) or pair[1] not in shown:
@@ -79,18 +79,12 @@ def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
         heading = stem if whole else f"exact_{stem}"
         if stem.endswith("_tied"):
             heading = f"tied_{stem.removesuffix('_tied')}"
-        texts = [
-            interval_text(*row) if not whole or is_empty(sum(row)) else _ends(*row)
-            for row in shown[pair].astype(float).itertuples(index=False, name=None)
-        ]
-        place = [*shown].index(pair[0])
+        ends = shown[pair].astype(float).itertuples(index=False, name=None)
+        texts = [interval_text(a, b, None if whole else DECIMALS) for a, b in ends]
+        place = [*shown].index(low)
         shown = shown.drop(columns=pair)
         shown.insert(place, heading, [text or None for text in texts])
     return shown
-
-
-def _ends(lower: float, upper: float) -> str:
-    return f"{lower:g}" if lower == upper else f"[{lower:g}, {upper:g}]"
 
 
 def texts(table: pd.DataFrame, decimals: int = DECIMALS, digits: int | None = None) -> pd.DataFrame:

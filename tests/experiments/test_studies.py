@@ -223,6 +223,7 @@ def test_folds_of_a_cross_validation():
 def test_each_set_has_a_split_of_its_own_or_all_have_one(split, tasks):
     sets = {"one": SETS["one"], "two": SETS["one"]}
     found = sx.study({"knn": KNeighborsClassifier(3)}, sets, repeats=1, split=split, scale="none")
+    assert found.complete, "two sets of one content have one key"
     assert [(found.frame["dataset"] == name).sum() for name in sets] == tasks
 
 
@@ -778,7 +779,7 @@ def test_a_study_written_down(file):
         ("repeats = 2", "repeats = ", "cannot be read as TOML"),
         ("split = 0.4", "split = 'half'", "split must be"),
         ("folds = 2, stratify = false", "folds = 2, parts = 2", "cv must be a number, or a table"),
-        ("folds = 2, stratify = false", "folds = 1", "cv cannot be used"),
+        ("folds = 2, stratify = false", "folds = 1", "cv must be a number, .*n_splits=1"),
         ('"psvm"', '"svm"', "model 'svm' is not known; use psvm"),
         ('"sklearn.svm.SVC"', '"os.system"', "model 'os.system' is not known"),
         ('"sklearn.svm.SVC"', '"sklearn.datasets.load_iris"', "is not known"),

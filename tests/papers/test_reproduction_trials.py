@@ -117,8 +117,7 @@ def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch
     found = reproduce("conic-table1", quick=True, store=store)
     assert found.complete
     assert len(found.study.frame) == 4
-    with Store(store) as rows:
-        assert len(rows) == 4
+    assert len(Store(store)) == 4
     # What Table 2 shows are the same trials.
     monkeypatch.setattr(conic, "PATHS", {})
     seconds = reproduce("conic-table2", quick=True, store=store).frame.set_index("method")
