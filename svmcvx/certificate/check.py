@@ -372,7 +372,6 @@ def status_of(certificate: Certificate, tol: float, said: str) -> str:
     return "stationary" if certificate.kind == "local" else "inaccurate"
 
 
-@single_blas_thread()
 @quietly
 def check_parts(statement: PartsStatement[M], point: M) -> CheckedParts:
     """Evaluate the intervals of many problems at a model and an unrepaired dual point each."""

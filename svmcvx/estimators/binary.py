@@ -127,7 +127,7 @@ class BinaryClassifier(CertifiedClassifier):
         if data.labels.classes.size > 2:
             return solve_each(request, data, self.multiclass, self.n_jobs, warm_start)
         with time_limited(request.time_limit):
-            together = None if warm_start is not None else solved_together(request, data, "ovo")
+            together = solved_together(request, data, "ovo")
             if together is not None and together.certified[0]:
                 return together.solution(0, lambda: together.members({})[0])
             return request.run(*data, warm_start)
@@ -394,7 +394,7 @@ def solve_each(
     with time_limited(request.time_limit) as deadline:
         # Together they take less than warm starts one by one, so that these are for what is left.
         together = solved_together(request, data, scheme)
-        if together is not None and together.certified.all() and warm_start is None:
+        if together is not None and together.certified.all():
             return together.composite({})
         left = [k for k in range(len(every)) if together is None or not together.certified[k]]
         every_part = list(parts(labels, scheme))

@@ -36,7 +36,6 @@ from svmcvx.certificate.rows import inner_error, row_norms_above, summed_rows, s
 from svmcvx.errors import NotCertified
 from svmcvx.formulations.base import latest
 from svmcvx.formulations.margin import dual_objective, objective
-from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
 # Multiplications up to which the products of all rows with all normals are one product, though a
@@ -65,11 +64,7 @@ class PSVMParts:
     p: float
     centre: Floats
 
-    @property
-    def kernel(self) -> Kernel | None:
-        return self.rows.kernel
-
-    @property
+    @cached_property
     def starts(self) -> NDArray[np.int64]:
         return self.layout.offsets[:-1]
 
@@ -81,7 +76,8 @@ class PSVMParts:
     @cached_property
     def cost_below(self) -> Floats:
         """The largest numbers that are at most C s_i."""
-        return np.full(self.y.size, product_below(self.C, self.weight))
+        equal = isinstance(self.weight, float) and self.weight == 1.0
+        return np.full(self.y.size, self.C if equal else product_below(self.C, self.weight))
 
     @cached_property
     def _few(self) -> bool:
@@ -92,11 +88,6 @@ class PSVMParts:
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The row and the problem of each number."""
         return self.layout.all_rows, self.layout.spread(np.arange(self.layout.parts))
-
-    @cached_property
-    def _norms(self) -> Floats:
-        """Upper bounds on the norms of the rows, one per number."""
-        return row_norms_above(self.rows.X)[self.layout.all_rows]
 
     @cached_property
     def _groups(self) -> list[tuple[Floats, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
@@ -140,24 +131,20 @@ class PSVMParts:
         """Return Kv with v = αy; None if there was no room for the rows."""
         return self.rows.products(self.layout, alpha * self.y)
 
-    def kernel_scores(self, alpha: Floats) -> Bounded:
-        found = self.scores(alpha)
-        if found is None:
-            raise NotCertified("there was no room for the rows of the kernel; raise cache_size")
-        return found
-
     @quietly
     def evaluate(self, point: PartsPoint) -> PartsEvaluation:
         """Return ½‖w‖², C Σ s (1 − u)₊^p, D, and the violation of the box and of y'α = 0."""
         alpha, spread = np.ascontiguousarray(point.alpha), self.layout.spread
         b: Any = point.bias
-        if self.kernel is not None:
-            f = self.kernel_scores(alpha)
+        if self.rows.kernel is not None:
+            f = self.scores(alpha)
+            if f is None:
+                raise NotCertified("there was no room for the rows of the kernel; raise cache_size")
             square = lower_square = positive_part(self._sums(f * (alpha * self.y)))
         else:
             W, terms = self.normals(alpha)
             d, shifted = W.shape[1], bool(self.centre.any())
-            norms = self._norms
+            norms = row_norms_above(self.rows.X)[self.layout.all_rows]
             # The normal is computed from the multipliers; its distance from the exact one.
             reach = sums_above(np.add.reduceat(norms * np.abs(alpha), self.starts), alpha.size)
             distance = inner_error(terms + 1 + shifted, reach)

@@ -47,11 +47,7 @@ class Layout:
         self._group_sizes = np.append(self.starts[1:] - self.starts[:-1], 0)
         self.sizes = self._group_sizes[self.groups].sum(axis=1)
         self.offsets = np.append(0, np.cumsum(self.sizes))
-        self.largest = int(self.sizes.max())
-
-    @property
-    def parts(self) -> int:
-        return int(self.groups.shape[0])
+        self.largest, self.parts = int(self.sizes.max()), len(self.groups)
 
     def rows(self, part: int) -> NDArray[np.int64]:
         return self.all_rows[self.of_part(part)]
@@ -84,20 +80,39 @@ class ClassRows:
         groups = starts.size - 1
         whole = None
         if not _by_rows(kernel) or (groups > 2 and d >= MANY_COLUMNS and n * n <= room):
-            whole, self._error = _whole(kernel, X)
+            whole, self._error = self._whole()
         # Where a few rows are far from all others, differences have the smaller errors.
         if whole is not None and self._error.entries is None:
             self._store = np.ascontiguousarray(whole, dtype=np.float64).reshape(-1)
             self._places = np.arange(n, dtype=np.int64)[:, None] * n + starts[None, :-1]
             self._rows, self._across, self._gamma = np.zeros((n, 0)), np.zeros(0), 0.0
             return
-        self._error = _row_error(kernel, X)
+        self._error = self._row_error()
         self._store = np.empty(min(n * n, room))
         self._places = np.full((n, groups), -1, dtype=np.int64)
-        self._rows = np.pad(X, ((0, 0), (0, -d % 4)))
+        # Columns of zeros, so that compiled code takes four at a time.
+        self._rows = np.zeros((n, d + -d % 4))
+        self._rows[:, :d] = X
         self._gamma = float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
         groups_of_rows = [self._rows[a:b].T.reshape(-1) for a, b in pairwise(starts.tolist())]
         self._across = np.concatenate(groups_of_rows)
+
+    def _row_error(self) -> EntryError:
+        """Return the bound on the errors of entries by compiled code."""
+        n, d = self.X.shape
+        if self.kernel is None:
+            # Scores of linear machines are products with their normals.
+            return EntryError.none(n, n)
+        if isinstance(self.kernel, RBF):
+            return distance_kernel_error((n, n), d)
+        return inner_error_of(self.X, self.X)
+
+    def _whole(self) -> tuple[Floats, EntryError]:
+        """Return the whole matrix and a bound on the errors of its entries."""
+        if self.kernel is None:
+            return self.X @ self.X.T, self._row_error()
+        columns = KernelColumns(self.kernel, self.X, self.X)
+        return columns.symmetric_matrix() if isinstance(self.kernel, RBF) else columns.matrix()
 
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
@@ -128,20 +143,6 @@ class ClassRows:
         if not add_scores(layout.groups, layout.offsets, v, terms, scores, errors, self.passed):
             return None
         return Bounded(scores, errors)
-
-
-def _row_error(kernel: Kernel | None, X: Floats) -> EntryError:
-    """Return the bound on the errors of entries by compiled code."""
-    n, d = X.shape
-    return distance_kernel_error((n, n), d) if isinstance(kernel, RBF) else inner_error_of(X, X)
-
-
-def _whole(kernel: Kernel | None, X: Floats) -> tuple[Floats, EntryError]:
-    """Return the whole matrix and a bound on the errors of its entries."""
-    if kernel is None:
-        return X @ X.T, _row_error(kernel, X)
-    columns = KernelColumns(kernel, X, X)
-    return columns.symmetric_matrix() if isinstance(kernel, RBF) else columns.matrix()
 
 
 def _by_rows(kernel: Kernel | None) -> bool:

@@ -49,7 +49,6 @@ def check(found, part, exact):
 class WithScores(PSVMParts):
     """Problems with a kernel, whose scores and errors are given."""
 
-    kernel = sx.RBF(1.0)
     given = None
 
     def scores(self, alpha):
@@ -74,8 +73,9 @@ def test_terms_contain_the_exact_ones(seed, spread, p, weighted, linear, C):
     f, error = numbers(rng, total, spread=spread), np.abs(numbers(rng, total, spread=1.0)) * 1e-9
     X = numbers(rng, 12, 2, spread=spread)
     centre = X.mean(axis=0) if rng.random() < 0.5 else np.zeros(2)
+    kernel = None if linear else sx.RBF(1.0)
     statement = (PSVMParts if linear else WithScores)(
-        ClassRows(None, X - centre, LAYOUT.starts, 144), LAYOUT, Y, weight, C, p, centre
+        ClassRows(kernel, X - centre, LAYOUT.starts, 144), LAYOUT, Y, weight, C, p, centre
     )
     if linear:
         W = statement.normals(alpha)[0]

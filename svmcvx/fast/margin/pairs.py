@@ -372,7 +372,7 @@ def ascended(
     work = np.empty((6, layout.largest))
     squared = statement.p == 2
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
-    if statement.kernel is None:
+    if statement.rows.kernel is None:
         d = rows.X.shape[1]
         # Beyond the cost of 3e6 numbers, or 20 exchanges of all columns, Newton's method is used.
         most = np.minimum(most, 3e6 / layout.sizes + 20.0 * d * (d + 10))
@@ -399,7 +399,7 @@ def ascended(
 
 def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint | None:
     """Return multipliers and models with the best intercepts; None if rows had no room."""
-    if statement.kernel is not None:
+    if statement.rows.kernel is not None:
         scores = statement.scores(alpha)
         if scores is None:
             return None

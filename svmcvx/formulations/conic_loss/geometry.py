@@ -20,7 +20,6 @@ s - \Gamma^{1/2}K\beta` the gradient is :math:`2\Phi'\Gamma^{1/2}\tau`, whose no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -84,15 +83,13 @@ class Geometry(ABC):
         """Return the spectrum of Σ γ_i φ_i φ_i' and a bound of it."""
 
     @abstractmethod
-    def points(
-        self, curvature: WeightedSpectrum, m: ConicMultipliers
-    ) -> Iterator[tuple[Bounded, Bounded]]:
-        """Yield ψ and its gradient's norm at two points, the second nearer to the minimiser."""
+    def point(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> tuple[Bounded, Bounded]:
+        """Return ψ and its gradient's norm at the minimiser, refined once."""
 
     def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Bounded:
-        """Return a lower bound of ψ for `mu` ≤ λ_min(Q): max over points of ψ − ‖∇ψ‖²/(4μ)."""
-        found = [psi - square(gradient) / (4.0 * mu) for psi, gradient in self.points(curvature, m)]
-        return max(found, key=lambda bound: bound.lower_end)
+        """Return a lower bound of ψ for `mu` ≤ λ_min(Q): ψ − ‖∇ψ‖²/(4μ) at a point."""
+        psi, gradient = self.point(curvature, m)
+        return psi - square(gradient) / (4.0 * mu)
 
     @abstractmethod
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
@@ -130,20 +127,19 @@ class RowGeometry(Geometry):
     def _chosen(self, rows: NDArray[np.intp]) -> Rows:
         return self.rows if rows.size == self.X.shape[0] else Rows(self.X[rows], self.norms[rows])
 
-    def points(
-        self, curvature: WeightedSpectrum, m: ConicMultipliers
-    ) -> Iterator[tuple[Bounded, Bounded]]:
+    def point(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> tuple[Bounded, Bounded]:
         """With X'ΓX ⪯ I, an error e of the scores moves 2Σγfx by at most 2‖Γ^{1/2}e‖."""
         rows = self._chosen(curvature.rows)
         gamma, a = exact(m.gamma), m.a
-        w = 0.5 * curvature.inverse(m.scale, np.asarray(rows.X.T @ a.value))
+        w = np.zeros(rows.X.shape[1])
         for _ in range(2):
-            f = rows.product(w)
-            moved = 2.0 * norm_above((sqrt(gamma) * f.error).upper)
-            gradient = Ball(2.0 * w) - rows.combined(a + 2.0 * (gamma * f.value)).widened(moved)
-            psi = total(square(exact(w))) - (total(gamma * square(f)) + total(a * f))
-            yield psi, gradient.norm()
-            w = w - 0.5 * curvature.inverse(m.scale, gradient.value)
+            own = a.value + 2.0 * m.gamma * np.asarray(rows.X @ w)
+            w = w - curvature.inverse(m.scale, w - 0.5 * np.asarray(rows.X.T @ own))
+        f = rows.product(w)
+        moved = 2.0 * norm_above((sqrt(gamma) * f.error).upper)
+        gradient = Ball(2.0 * w) - rows.combined(a + 2.0 * (gamma * f.value)).widened(moved)
+        psi = total(square(exact(w))) - (total(gamma * square(f)) + total(a * f))
+        return psi, gradient.norm()
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
         V = moment.V
@@ -167,9 +163,7 @@ class GramGeometry(Geometry):
             return WeightedSpectrum(rows, np.zeros(0), np.zeros((0, 0)), 0.0)
         return WeightedSpectrum(rows, *spectrum_above(*self.gram.block(rows).scaled(gamma[rows])))
 
-    def points(
-        self, curvature: WeightedSpectrum, m: ConicMultipliers
-    ) -> Iterator[tuple[Bounded, Bounded]]:
+    def point(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> tuple[Bounded, Bounded]:
         r"""ρ is the residual of β as it is computed, τ that of s.
 
         The gradient is :math:`2\Phi'(\Gamma^{1/2}\tau + \rho)`, with :math:`\beta = \tfrac12 a +
@@ -180,13 +174,14 @@ class GramGeometry(Geometry):
         a, root = m.a, sqrt(exact(m.gamma))
         # (I − Γ½KΓ½)s = ½Γ½Ka.
         s = curvature.inverse(m.scale, 0.5 * root.value * (gram.K @ a.value))
-        for _ in range(2):
-            beta = 0.5 * a.value + root.value * s
-            f = gram.product(beta)
-            tau, rho = exact(s) - root * f, exact(beta) - 0.5 * a - root * s
-            gradient = 2.0 * (Ball.around(tau).norm() + total(abs(rho) * norms))
-            yield total((root * tau + rho) * f) - 0.5 * total(a * f), gradient
-            s = s - curvature.inverse(m.scale, tau.value)
+        s = s - curvature.inverse(
+            m.scale, s - root.value * (gram.K @ (0.5 * a.value + root.value * s))
+        )
+        beta = 0.5 * a.value + root.value * s
+        f = gram.product(beta)
+        tau, rho = exact(s) - root * f, exact(beta) - 0.5 * a - root * s
+        gradient = 2.0 * (Ball.around(tau).norm() + total(abs(rho) * norms))
+        return total((root * tau + rho) * f) - 0.5 * total(a * f), gradient
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
         """Return lower bounds of the variances of W = Φ'BB'Φ, and its trace."""
