@@ -17,6 +17,7 @@ from svmcvx.fast.indicator import l0
 from svmcvx.fast.search.state import SearchSettings
 from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.indicator.statement import l0_statement
+from tests.designs import DESIGNS, design
 
 KERNELS = {
     None: None,
@@ -34,68 +35,26 @@ def noisy(n=120, seed=0, noise=0.1):
     return (X - X.mean(axis=0)) / X.std(axis=0), np.where(y > 0, 1, -1)
 
 
-@st.composite
-def problems(draw, largest=8):
-    n, d = draw(st.integers(2, largest)), draw(st.integers(1, 3))
-    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
-    X = rng.standard_normal((n, d))
-    y = np.where(X[:, 0] + 0.7 * rng.standard_normal(n) > 0, 1, -1)
-    y[:2] = -1, 1
-    design = draw(
-        st.sampled_from(
-            ("plain", "rounded", "constant", "equal", "one-point class", "offset", "scaled")
-        )
-    )
-    if design == "rounded":
-        X = np.round(X)
-    elif design == "constant":
-        X[:, 0] = 3.0
-    elif design == "equal":
-        X[:] = X[0]
-    elif design == "one-point class":
-        y[1:] = 1
-    elif design == "scaled":
-        X *= 10.0 ** rng.uniform(-3, 3)
-    kernel = draw(
-        st.sampled_from(
-            (None, "rbf", "narrow") if design in ("offset", "scaled") else tuple(KERNELS)
-        )
-    )
-    if design == "offset":
-        X += 1e6
-    return {
-        "X": X,
-        "y": y,
-        "C": 10.0 ** draw(st.floats(-3, 3)),
-        "kernel": KERNELS[kernel],
-        "sample_weight": rng.choice([0.5, 1.0, 3.0], n) if draw(st.booleans()) else None,
-    }
-
-
 @settings(max_examples=30)
-@given(problems(60))
-@example(
-    # Two points a quarter apart and a million away from the origin.
-    {
-        "X": np.array([[1000000.12573022], [999999.86789514]]),
-        "y": np.array([-1, 1]),
-        "C": 100.0,
-        "kernel": None,
-        "sample_weight": None,
-    }
+@given(
+    st.sampled_from(DESIGNS),
+    st.sampled_from(tuple(KERNELS)),
+    st.integers(2, 60),
+    st.floats(-3, 3),
+    st.booleans(),
+    st.integers(0, 2**31),
 )
-@example(
-    # Rows far apart: all that the bound on rounding may use is that the kernel of a row with itself
-    # is exact.
-    {
-        "X": np.array([[484.98012743], [300.35678133]]),
-        "y": np.array([-1, 1]),
-        "C": 10.0,
-        "kernel": KERNELS["narrow"],
-        "sample_weight": None,
-    }
-)
-def test_a_local_answer_is_stationary_and_has_an_interval(problem):
+# Two points a quarter apart and far from the origin; rows so far apart that all that the bound on
+# rounding may use is that the kernel of a row with itself is exact.
+@example("offset", None, 2, 2.0, False, 0)
+@example("large", "narrow", 2, 1.0, False, 0)
+def test_a_local_answer_is_stationary_and_has_an_interval(name, kernel, n, cost, weighted, seed):
+    far = name in ("offset", "large", "mixed scales")
+    X, y = design(name, seed, n=n, wide=(8, 20))
+    problem = {"X": X, "y": y, "C": 10.0**cost, "sample_weight": None}
+    problem["kernel"] = KERNELS["narrow" if far and kernel == "polynomial" else kernel]
+    if weighted:
+        problem["sample_weight"] = np.random.default_rng(seed).choice([0.5, 1.0, 3.0], y.size)
     solution = l0(**problem, method="local")
     certificate = solution.certificate
     assert solution.status == "stationary"

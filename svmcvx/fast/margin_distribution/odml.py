@@ -117,11 +117,10 @@ def odml(
         As for :func:`svmcvx.fast.odm`.
     method : "auto", "newton", "dcd" or "unwhitened"
         The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual.
-        ``"auto"`` is Newton's method for linear machines, in many dimensions ``"unwhitened"``,
-        without the whitened rows; with a kernel up to 20 rounds of coordinate ascent if C times the
-        largest squared norm of a whitened row, a measure of the condition, is at most 1e5, and
-        Newton's method, from their multipliers, if they are not enough or will not be at the rate
-        at which their gap falls.
+        ``"auto"`` is in many dimensions ``"unwhitened"``, without the whitened rows; else up to 20
+        rounds of coordinate ascent if C times the largest squared norm of a whitened row, a measure
+        of the condition, is at most 1000, with a kernel 1e5, and Newton's method, from their
+        multipliers, if they are not enough or will not be at the rate at which their gap falls.
 
     Returns
     -------
@@ -215,7 +214,8 @@ def _solve_whitened(
     """Solve the SVM on whitened rows, by a method that ``"auto"`` chooses."""
     problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
-    good = problem.kernel_expansion and condition <= settings.ascent.condition
+    # Without a kernel the steps of Newton's method cost little.
+    good = condition <= settings.ascent.condition * (1.0 if problem.kernel_expansion else 1e-2)
     auto, chosen = method == "auto", method
     if auto:
         chosen = "dcd" if good else "newton"

@@ -324,7 +324,9 @@ class ConicDual(BinaryStatement):
             for scale in scales:
                 scaled, moved = gamma * scale, np.where(gamma > 0, math.sqrt(scale) * alpha, 0.0)
                 capped = self.capped(moved, scaled, lam)
-                for each in (moved,) if np.array_equal(moved, capped) else (moved, capped):
+                # Multipliers within a few roundings of the kink of h* are taken to be at it.
+                at_kink = (moved <= capped * (1.0 + 2.0**-40)).all()
+                for each in (capped,) if at_kink else (moved, capped):
                     bound = self._bound(scaled, each, lam, curvature, scale)
                     if bound.lower_end > best.bound.lower_end:
                         best = _Repaired({**beside, "gamma": scaled, "alpha": each}, bound)
