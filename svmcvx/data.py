@@ -230,6 +230,14 @@ CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
     **dict.fromkeys(("C", "C1", "C2", "lam", "gamma", "delta", "sigma", "rho", "r"), _POSITIVE),
     **dict.fromkeys(("time_limit", "fit_time_limit", "cache_size"), _POSITIVE),
     "p": {"low": 1, "why": "p < 1 is not convex"},
+    "D": {
+        "low": 0,
+        "high": 1,
+        "open_high": True,
+        "why": "a band of half-width 1 would make w = 0 optimal",
+    },
+    "lam1": {"low": 0, "why": "a negative weight of the variance is not convex"},
+    "lam2": {"low": 0},
     "tol": _SHARE,
 }
 

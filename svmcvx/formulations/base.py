@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property, wraps
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.kernels import Kernel, KernelLike, Precomputed
-from svmcvx.model import BinaryModel, Model
+from svmcvx.model import BinaryModel, KernelModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
@@ -81,6 +81,16 @@ def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 
     full = np.full(data.rows, fill)
     full[data.index] = values
     return full
+
+
+def divided(model: BinaryModel, divisor: float, intercept: float) -> BinaryModel:
+    """Return a model with its coefficients divided by a number, and another intercept."""
+    name = "dual_coef" if isinstance(model, KernelModel) else "coef"
+    changed: Any = model
+    found: BinaryModel = replace(
+        changed, **{name: getattr(model, name) / divisor, "intercept": intercept}
+    )
+    return found
 
 
 class RecoveredPoints(NamedTuple):
@@ -383,6 +393,15 @@ class BinaryStatement(Formulation):
         }
 
 
+@dataclass(frozen=True)
+class LinearTerm:
+    r"""A term :math:`c_w'w + c_b b + k` of an objective."""
+
+    w: Ball | None
+    on_b: Floats
+    constant: Bounded
+
+
 @dataclass(frozen=True, eq=False)
 class LossStatement(BinaryStatement):
     """A statement with ½‖w‖² and weighted losses of the margins, which have one multiplier each."""
@@ -428,64 +447,43 @@ class LossStatement(BinaryStatement):
         norm = self.space.squared_norm_of(exact(self.coefficients(dual)))
         return self.minus_conjugate(dual) - 0.5 * norm
 
-
-@dataclass(frozen=True)
-class LinearTerm:
-    r"""A term :math:`c_w'w + c_b b + k` of an objective."""
-
-    w: Ball | None
-    on_b: Floats
-    constant: Bounded
-
-
-class LinearDual:
-    """The dual side of a statement with ½‖w‖² and no free intercept, plus a linear term."""
-
-    def __init__(self, statement: Any) -> None:
-        self.statement = statement
-        self.space: FeatureSpace = statement.space
+    # Beside a linear term, such as added constraints bring with their multipliers
 
     @property
-    def variables(self) -> frozenset[str]:
+    def linear_variables(self) -> frozenset[str]:
         """Variables of the primal problem that a linear term may have."""
         return frozenset(("w",)) if self.space.factor_is_data else frozenset()
 
-    def values(self, model: BinaryModel) -> dict[str, Bounded]:
-        if "w" not in self.variables:
+    def linear_values(self, model: BinaryModel) -> dict[str, Bounded]:
+        """Return these variables at a model."""
+        if not self.space.factor_is_data:
             return {}
         w = np.asarray(model.coef)
         w = np.append(w, model.intercept) if self.space.intercept == "penalised" else w
         return {"w": exact(w)}
 
-    def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
-        """Return the multipliers of the losses from the values of a solver."""
-        w = np.asarray(variables["w"], dtype=np.float64)
-        return {"theta": self.statement.multipliers(self.statement.margins_at(w))}
+    @abstractmethod
+    def multipliers_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> Dual:
+        """Return the multipliers of the losses from the values of a primal problem."""
 
     def expansion(self, dual: Dual) -> Ball:
         """Return X'v."""
-        found: Ball = self.space.expansion(self.statement.coefficients(dual))  # type: ignore[attr-defined]
+        found: Ball = self.space.expansion(self.coefficients(dual))  # type: ignore[attr-defined]
         return found
 
-    def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
+    def repair_beside(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
         """Return feasible multipliers of the losses, and their parts of c_b."""
-        return self.statement.repair(dual), term.on_b
+        return self.repair(dual), term.on_b
 
-    def violation(self, dual: Dual, term: LinearTerm) -> float:
-        found: float = self.statement.dual_violation(dual)
-        return found
+    def violation_beside(self, dual: Dual, term: LinearTerm) -> float:
+        return self.dual_violation(dual)
 
-    def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
+    def bound_beside(self, dual: Dual, term: LinearTerm) -> Bounded:
         """Return the dual objective with the term, a lower bound at feasible multipliers."""
         if term.w is None:
-            norm = self.space.point(self.statement.coefficients(dual)).squared_norm
+            norm = self.space.point(self.coefficients(dual)).squared_norm
         else:
             norm = (self.expansion(dual) - term.w).squared_norm()
-        found: Bounded = self.statement.minus_conjugate(dual) - 0.5 * norm + term.constant
-        return found
-
-
-@runtime_checkable
-class HasLinearDual(Protocol):
-    def linear_dual(self) -> LinearDual:
-        """Return the dual side to which a linear term can be added."""
+        return self.minus_conjugate(dual) - 0.5 * norm + term.constant

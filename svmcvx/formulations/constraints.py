@@ -57,7 +57,7 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import GROW, Bounded, exact, roundings, total
 from svmcvx.certificate.rows import Ball, inner_error, norm_above
-from svmcvx.formulations.base import LinearDual, LinearTerm
+from svmcvx.formulations.base import LinearTerm, LossStatement
 
 # Largest absolute value of a multiplier, so that products stay finite.
 LARGEST = 2.0**200
@@ -102,11 +102,8 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     limit = sum((-term for term in _terms(expression) if term.is_affine()), cp.Constant(0.0))
     limit = cp.vec(limit / factor + np.zeros(atom.shape), order="F")
     u = cp.vec(atom.args[0], order="F")
-    if isinstance(atom, cp.abs):
+    if isinstance(atom, (cp.abs, cp.norm_inf)):
         return StandardForm("inequality", (u - limit, -u - limit), factor=factor)
-    if isinstance(atom, cp.norm_inf):
-        pieces = tuple(sign * u[k] - limit for k in range(u.size) for sign in (1.0, -1.0))
-        return StandardForm("inequality", pieces, factor=factor)
     if isinstance(atom, cp.norm1) or (isinstance(atom, Pnorm) and atom.p == 2):
         order = 1.0 if isinstance(atom, cp.norm1) else 2.0
         return StandardForm("norm", (limit, u), order, factor)
@@ -356,7 +353,7 @@ def completed(
     rows: AddedRows,
     constraints: Sequence[cp.Constraint],
     at: Mapping[str, Bounded],
-    linear: LinearDual,
+    losses: LossStatement,
     dual: Dual,
 ) -> Floats | None:
     r"""Return multipliers of the rows, from those of a solver and of the losses; None without any.
@@ -389,9 +386,9 @@ def completed(
         part[:] = np.concatenate([[-kappa], kappa * slopes])
         free[1:] = still_open & (kappa > 0.0)
     if "w" in rows.matrices and undetermined.any():
-        wanted = {"w": linear.expansion(dual).value - at["w"].value}
+        wanted = {"w": losses.expansion(dual).value - at["w"].value}
         if "b" in rows.matrices:
-            wanted["b"] = np.array([linear.statement.coefficients(dual).sum()])
+            wanted["b"] = np.array([losses.coefficients(dual).sum()])
         _determine(rows, m, undetermined, wanted)
     return m
 

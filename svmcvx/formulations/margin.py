@@ -60,7 +60,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -82,14 +82,14 @@ from svmcvx.formulations.base import (
     CLEARLY_ZERO,
     ON_SUPPORT,
     BinaryStatement,
-    LinearDual,
     LinearTerm,
     LossStatement,
     RecoveredPoints,
+    divided,
 )
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.losses import hinge_power, hinge_power_conjugate
-from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Evidence, OptimalIntercepts
 from svmcvx.system.deadline import current
 
@@ -107,6 +107,11 @@ class AlphaDualStatement(LossStatement):
     def alpha(self, dual: Dual) -> Floats:
         """Return the multipliers of the observations of positive weight, for either indexing."""
         return self.entry(dual, "alpha")
+
+    def multipliers_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> Dual:
+        return {"alpha": np.asarray(multipliers["margin"], dtype=np.float64)}
 
     def upper_bound(self) -> Floats | float:
         return math.inf
@@ -171,55 +176,6 @@ def solve_support_equations(
         slack=slack,
         stop=current().passed,
     )
-
-
-class MarginLinearDual(LinearDual):
-    """The dual side of a pSVM plus a linear term; a free intercept demands Σv = c_b exactly."""
-
-    @property
-    def free(self) -> bool:
-        return self.space.intercept == "free"
-
-    @property
-    def variables(self) -> frozenset[str]:
-        return super().variables | ({"b"} if self.free else set())
-
-    def values(self, model: BinaryModel) -> dict[str, Bounded]:
-        found = super().values(model)
-        if self.free:
-            b = exact(model.intercept)
-            if self.space.is_linear and self.space.centre.any():
-                b = correctly_rounded(dot_exactly(self.space.centre, model.coef, model.intercept))
-            found["b"] = Bounded(np.array([b.value]), np.array([b.error]))
-        return found
-
-    def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
-        return {"alpha": np.asarray(multipliers["margin"], dtype=np.float64)}
-
-    def _parts(self, alpha: Floats, on_b: Floats) -> tuple[Floats, Floats]:
-        """Return multipliers and sizes of the parts of c_b, and the sides of the balance."""
-        sides = np.concatenate([self.statement.y, np.where(on_b > 0, -1.0, 1.0)])
-        return np.concatenate([alpha, np.abs(on_b)]), sides
-
-    def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
-        if not self.free:
-            return super().repair(dual, term)
-        alpha, largest = self.statement.alpha(dual), self.statement.largest_multiplier()
-        parts, sides = self._parts(alpha, term.on_b)
-        bounds = np.broadcast_to(largest, alpha.shape)
-        most = np.maximum(np.max(largest), parts[alpha.size :])
-        found = balanced(parts, sides, np.concatenate([bounds, most]))
-        return {"alpha": found[: alpha.size]}, np.copysign(found[alpha.size :], term.on_b)
-
-    def violation(self, dual: Dual, term: LinearTerm) -> float:
-        if not self.free:
-            return super().violation(dual, term)
-        alpha = self.statement.alpha(dual)
-        outside = self.statement.outside_box(alpha)
-        if not (math.isfinite(outside) and np.isfinite(term.on_b).all()):
-            return math.inf
-        off = abs(imbalance(*self._parts(alpha, term.on_b)))
-        return max(outside, off) if math.isfinite(off) else math.inf
 
 
 def objective(
@@ -339,8 +295,44 @@ class PSVM(AlphaDualStatement):
         found: Bounded = dual_objective(multipliers, 0.0, weight=weight, **self.exact_scalars)
         return found
 
-    def linear_dual(self) -> MarginLinearDual:
-        return MarginLinearDual(self)
+    @property
+    def linear_variables(self) -> frozenset[str]:
+        return super().linear_variables | ({"b"} if self.space.intercept == "free" else set())
+
+    def linear_values(self, model: BinaryModel) -> dict[str, Bounded]:
+        found = super().linear_values(model)
+        if self.space.intercept == "free":
+            b = exact(model.intercept)
+            if self.space.is_linear and self.space.centre.any():
+                b = correctly_rounded(dot_exactly(self.space.centre, model.coef, model.intercept))
+            found["b"] = Bounded(np.array([b.value]), np.array([b.error]))
+        return found
+
+    def _with_parts(self, alpha: Floats, on_b: Floats) -> tuple[Floats, Floats]:
+        """Return multipliers and sizes of the parts of c_b, and the sides of the balance."""
+        sides = np.concatenate([self.y, np.where(on_b > 0, -1.0, 1.0)])
+        return np.concatenate([alpha, np.abs(on_b)]), sides
+
+    def repair_beside(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
+        """A free intercept demands Σv = c_b exactly."""
+        if self.space.intercept != "free":
+            return super().repair_beside(dual, term)
+        alpha, largest = self.alpha(dual), self.largest_multiplier()
+        parts, sides = self._with_parts(alpha, term.on_b)
+        bounds = np.broadcast_to(largest, alpha.shape)
+        most = np.maximum(np.max(largest), parts[alpha.size :])
+        found = balanced(parts, sides, np.concatenate([bounds, most]))
+        return {"alpha": found[: alpha.size]}, np.copysign(found[alpha.size :], term.on_b)
+
+    def violation_beside(self, dual: Dual, term: LinearTerm) -> float:
+        if self.space.intercept != "free":
+            return super().violation_beside(dual, term)
+        alpha = self.alpha(dual)
+        outside = self.outside_box(alpha)
+        if not (math.isfinite(outside) and np.isfinite(term.on_b).all()):
+            return math.inf
+        off = abs(imbalance(*self._with_parts(alpha, term.on_b)))
+        return max(outside, off) if math.isfinite(off) else math.inf
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         sides = np.array([1.0, -1.0])
@@ -618,11 +610,7 @@ def separated(
     if room < margin / 2:
         margin -= room
     intercept = (model.intercept - (positive - negative) / 2) / margin
-    if isinstance(model, LinearModel):
-        return replace(model, coef=model.coef / margin, intercept=intercept)
-    if isinstance(model, KernelModel):
-        return replace(model, dual_coef=model.dual_coef / margin, intercept=intercept)
-    raise TypeError(f"no way to scale a {type(model).__name__}")
+    return divided(model, margin, intercept)
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,7 +96,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -125,13 +125,7 @@ from svmcvx.certificate.exactly import grid_exponent
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import (
-    CLEARLY_ZERO,
-    BinaryStatement,
-    LinearDual,
-    LossStatement,
-    RecoveredPoints,
-)
+from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LossStatement, RecoveredPoints
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
 from svmcvx.numerical import MarginOperator, conjugate_gradients, solve_support_equations
@@ -238,8 +232,11 @@ class ODM(ODMStatement, LossStatement):
     def dual_violation(self, dual: Dual) -> float:
         return 0.0 if np.isfinite(self.entry(dual, "theta")).all() else math.inf
 
-    def linear_dual(self) -> LinearDual:
-        return LinearDual(self)
+    def multipliers_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> Dual:
+        w = np.asarray(variables["w"], dtype=np.float64)
+        return {"theta": self.multipliers(self.margins_at(w))}
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         return [self.space.model(np.zeros(self.y.size))], [{"theta": np.zeros(self.y.size)}]
@@ -327,18 +324,7 @@ def solve_positive(system: Floats, right: Floats) -> Floats:
 
 def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
     """Return C1, C2 and D as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
-    return (
-        check_number(C1, "C1"),
-        check_number(C2, "C2"),
-        check_number(
-            D,
-            "D",
-            low=0,
-            high=1,
-            open_high=True,
-            why="a band of half-width 1 would make w = 0 optimal",
-        ),
-    )
+    return check_number(C1, "C1"), check_number(C2, "C2"), check_number(D, "D")
 
 
 def centred(tau: Floats, share: Floats) -> Floats:
@@ -498,20 +484,16 @@ class _ODML(ODMStatement):
     _scalars: ClassVar[tuple[str, ...]] = ("lam1", "lam2")
     lam1: float
     lam2: float
-    reuse: InitVar[MarginHessian | None] = field(default=None, kw_only=True)
-    curvature: MarginHessian = field(init=False)
 
-    def __post_init__(self, reuse: MarginHessian | None) -> None:
-        shared = (
-            reuse
-            if reuse is not None and reuse.lam1 == self.lam1
-            else MarginHessian(self.space, self.share, self.lam1)
-        )
-        object.__setattr__(self, "curvature", shared)
+    @cached_property
+    def curvature(self) -> MarginHessian:
+        return MarginHessian(self.space, self.share, self.lam1)
 
     def at(self, **values: float) -> Self:
-        changed: dict[str, Any] = {"reuse": self.curvature, **values}
-        return replace(self, **changed)
+        found = super().at(**values)
+        if found.lam1 == self.lam1:
+            vars(found)["curvature"] = self.curvature
+        return found
 
     def upper_bound(self) -> Floats:
         return np.full(self.y.size, np.inf)
@@ -772,6 +754,4 @@ class ODMLHardMargin(_ODML):
 
 def check_penalties(lam1: float, lam2: float) -> tuple[float, float]:
     """Return λ1 and λ2 as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
-    return check_number(
-        lam1, "lam1", low=0, why="a negative weight of the variance is not convex"
-    ), check_number(lam2, "lam2", low=0)
+    return check_number(lam1, "lam1"), check_number(lam2, "lam2")

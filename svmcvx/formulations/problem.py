@@ -25,14 +25,7 @@ from svmcvx.certificate.bounded import Bounded
 from svmcvx.data import CodedLabels, check_number, owned
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace, LinearSpace
-from svmcvx.formulations.base import (
-    Formulation,
-    HasLinearDual,
-    LinearDual,
-    LinearTerm,
-    RecoveredPoints,
-    usable,
-)
+from svmcvx.formulations.base import Formulation, LinearTerm, LossStatement, RecoveredPoints, usable
 from svmcvx.formulations.constraints import AddedRows, completed, read
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
@@ -62,44 +55,7 @@ class _FixedConstraints(list[cp.Constraint]):
     __setitem__ = __delitem__ = __iadd__ = _refuse
 
 
-class PlainProblem(cp.Problem):
-    """A cvxpy problem whose ``solve()`` does not end at a commercial solver without a licence."""
-
-    def solve(self, *args: Any, **kwargs: Any) -> Any:
-        """Solve as cvxpy does; without a named solver by Clarabel, HiGHS (linear) or SCIP."""
-        if not (args or kwargs.keys() & {"solver", "solver_path", "method", "requires_grad"}):
-            free = "CLARABEL"
-            if self.is_mixed_integer():
-                free = "HIGHS" if self.is_lp() else "SCIP"
-            if free in cp.installed_solvers():
-                kwargs["solver"] = free
-        return super().solve(*args, **kwargs)
-
-    def __copy__(self) -> Self:
-        """Return a problem with the same parts, to be compiled and solved on its own."""
-        found = type(self).__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        cp.Problem.__init__(found, self._objective, self._constraints)
-        return found
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without compiled forms, which belong to this problem's variables."""
-        state = {k: v for k, v in self.__dict__.items() if k not in ("__deepcopy__", "last_solver")}
-        return {**state, "_cache": Cache(), "_solver_cache": {}}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return a problem with variables of its own, to be compiled and solved on its own."""
-        found = type(self).__new__(type(self))
-        memo[id(self)] = found
-        found.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
-        # cvxpy copies compiled forms, which have the numbers of the variables copied from.
-        for part in [part for part in memo.values() if isinstance(part, Canonical)]:
-            for name in [name for name in part.__dict__ if name.startswith("_lazy")]:
-                del part.__dict__[name]
-        return found
-
-
-class FormulationProblem(PlainProblem):
+class FormulationProblem(cp.Problem):
     """A cvxpy problem that knows the formulation it states.
 
     It can be solved by plain ``.solve()`` like any other problem, and passed to
@@ -150,6 +106,39 @@ class FormulationProblem(PlainProblem):
         )
         for name, parameter in self._parameters.items():
             setattr(self, name, parameter)
+
+    def solve(self, *args: Any, **kwargs: Any) -> Any:
+        """Solve as cvxpy does; without a named solver by Clarabel, HiGHS (linear) or SCIP."""
+        if not (args or kwargs.keys() & {"solver", "solver_path", "method", "requires_grad"}):
+            free = "CLARABEL"
+            if self.is_mixed_integer():
+                free = "HIGHS" if self.is_lp() else "SCIP"
+            if free in cp.installed_solvers():
+                kwargs["solver"] = free
+        return super().solve(*args, **kwargs)
+
+    def __copy__(self) -> Self:
+        """Return a problem with the same parts, to be compiled and solved on its own."""
+        found = type(self).__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        cp.Problem.__init__(found, self._objective, self._constraints)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without compiled forms, which belong to this problem's variables."""
+        state = {k: v for k, v in self.__dict__.items() if k not in ("__deepcopy__", "last_solver")}
+        return {**state, "_cache": Cache(), "_solver_cache": {}}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a problem with variables of its own, to be compiled and solved on its own."""
+        found = type(self).__new__(type(self))
+        memo[id(self)] = found
+        found.__dict__.update(copy.deepcopy(self.__getstate__(), memo))
+        # cvxpy copies compiled forms, which have the numbers of the variables copied from.
+        for part in [part for part in memo.values() if isinstance(part, Canonical)]:
+            for name in [name for name in part.__dict__ if name.startswith("_lazy")]:
+                del part.__dict__[name]
+        return found
 
     @property
     def constraints(self) -> list[cp.Constraint]:
@@ -442,8 +431,8 @@ class ConstrainedStatement(Formulation):
         return Evaluation(measured.objective, found.error)
 
     @property
-    def _linear(self) -> LinearDual:
-        return cast(HasLinearDual, self.stated).linear_dual()
+    def _losses(self) -> LossStatement:
+        return cast(LossStatement, self.stated)
 
     def _term(self, m: Floats) -> LinearTerm:
         """Return the term of multipliers, relaxed as far as the model needs it."""
@@ -464,7 +453,7 @@ class ConstrainedStatement(Formulation):
             return self.stated.repair(rest)
         rows = cast(AddedRows, self.rows)
         m = rows.repaired(m)
-        part, on_b = self._linear.repair(rest, self._term(m))
+        part, on_b = self._losses.repair_beside(rest, self._term(m))
         return {**part, ADDED: rows.with_parts(m, on_b)}
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
@@ -475,13 +464,13 @@ class ConstrainedStatement(Formulation):
         if m is None:
             return self.stated.dual_violation(rest)
         outside = cast(AddedRows, self.rows).outside(m)
-        return outside or self._linear.violation(rest, self._term(m))
+        return outside or self._losses.violation_beside(rest, self._term(m))
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         rest, m = self._split(dual)
         if m is None:
             return self.stated.evaluate_dual(rest)
-        return self._linear.bound(rest, self._term(m))
+        return self._losses.bound_beside(rest, self._term(m))
 
     def export_dual(self, dual: Dual) -> Dual:
         part = self.whole.export_dual(_without_added(dual))
@@ -527,9 +516,9 @@ class ConstrainedProblem(FormulationProblem):
         statement: ConstrainedStatement = super().formulation
         if statement.holds is not None:
             return statement
-        if isinstance(statement.stated, HasLinearDual):
-            known = statement.stated.linear_dual().variables
-            statement = replace(statement, rows=self._rows(known))
+        if isinstance(statement.stated, LossStatement):
+            rows = self._rows(statement.stated.linear_variables)
+            statement = replace(statement, rows=rows)
         model = self.original.model_at_variables()
         if model is None:
             return statement
@@ -557,7 +546,7 @@ class ConstrainedProblem(FormulationProblem):
         if names - OF_THE_MODEL:
             value = self.objective.value
             objective = float(value) if usable(value) else math.inf
-        excess = [] if rows is None else rows.excess(statement._linear.values(at))
+        excess = [] if rows is None else rows.excess(statement._losses.linear_values(at))
         return MeasuredModel(model, at, max([largest, *map(np.max, excess)]), objective, excess)
 
     def recover(self) -> RecoveredPoints:
@@ -576,12 +565,12 @@ class ConstrainedProblem(FormulationProblem):
         rows, measured = statement.rows, cast(MeasuredModel, statement.measured)
         if rows is None or not rows.groups:
             return []
-        linear = statement._linear
+        losses = statement._losses
         variables, multipliers = self.built._values()
         if any(value is None for value in multipliers.values()):
             return []
-        dual = linear.start(variables, multipliers)
-        m = completed(rows, self._added, linear.values(measured.at), linear, dual)
+        dual = losses.multipliers_from(variables, multipliers)
+        m = completed(rows, self._added, losses.linear_values(measured.at), losses, dual)
         return [] if m is None else [{**dual, ADDED: m}]
 
     def proved_bound(self, value: float) -> float | None:

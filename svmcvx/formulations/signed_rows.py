@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -429,23 +429,21 @@ def local_search(
     return min(found, key=lambda point: objective_value(point.norm, point.loss), default=None)
 
 
+@dataclass
 class _Search:
     """The best point so far, and the number of refits left."""
 
-    def __init__(
-        self,
-        geometry: SignedRows,
-        objective_value: ObjectiveValue,
-        stop: Callable[[], bool],
-        refits: int,
-    ) -> None:
-        self.geometry, self.objective_value = geometry, objective_value
-        self.stop, self.refits = stop, refits
-        self.best: Incumbent | None = None
-        self.value = math.inf
-        self.supports: dict[bytes, Bools] = {}
-        for b in (0.0, 1.0, -1.0) if geometry.free else (0.0,):
-            self.update_incumbent(np.zeros(geometry.G.shape[1]), b)
+    geometry: SignedRows
+    objective_value: ObjectiveValue
+    stop: Callable[[], bool]
+    refits: int
+    best: Incumbent | None = None
+    value: float = math.inf
+    supports: dict[bytes, Bools] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for b in (0.0, 1.0, -1.0) if self.geometry.free else (0.0,):
+            self.update_incumbent(np.zeros(self.geometry.G.shape[1]), b)
 
     @property
     def exhausted(self) -> bool:

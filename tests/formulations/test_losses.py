@@ -93,20 +93,3 @@ def test_the_conic_loss_is_convex_after_adding_its_square(gamma, lam):
 def test_the_conic_loss_takes_one_gamma_and_one_height_an_observation():
     u, gamma, lam = np.array([0.5, 0.5, 0.5]), np.array([0.0, 1.0, 1e9]), np.array([1.0, 1.0, 3.0])
     np.testing.assert_allclose(conic_loss(u, gamma, lam), [0.0, 0.75, 3.0])
-
-
-def test_the_picture_has_every_loss():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    import svmcvx as sx
-
-    ax = sx.plot.losses(gamma=(0.5, 2.0), title="losses")
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert {"conic, γ = 0.5", "conic, γ = 2", "0-1", "hinge", "ramp", "ψ"} <= set(labels)
-    line = next(line for line in ax.get_lines() if line.get_label() == "conic, γ = 2")
-    np.testing.assert_allclose(line.get_ydata(), conic_loss(np.asarray(line.get_xdata()), 2.0, 1.0))
-    plt.close(ax.figure)
-    with pytest.raises(sx.DataError, match="gamma must be"):
-        sx.plot.losses(gamma=(-1.0,))

@@ -178,20 +178,6 @@ def test_a_recovered_model_costs_no_more_than_its_upper_end(problem):
             assert exact_objective(statement, model) <= statement.evaluate(model).upper_end
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(hostile())
-def test_no_model_is_below_the_interval_of_an_enumeration(problem):
-    X, y, price, weight, rng = problem
-    solution = zero_one(X, y, lam=price, sample_weight=weight, time_limit=2)
-    statement = statements(X, y, price, weight)[0]
-    certificate = solution.certificate
-    assert 0.0 <= certificate.lower <= certificate.upper
-    assert attained(statement, solution.model, certificate.upper)
-    assert certificate.upper <= statement.evaluate(statement.trivial()[0][0]).upper_end
-    for model in candidates(statement, rng):
-        assert exact_objective(statement, model) >= F(certificate.lower)
-
-
 # --- one margin
 
 
@@ -400,6 +386,3 @@ def test_rows_that_rounding_cannot_tell_apart_lower_the_bound(X, y, lam, optimum
     solution = zero_one(X, y, lam=lam)
     assert solution.certificate.lower <= optimum * 1.01
     assert solution.certificate.is_certified(1e-6) or solution.status != Status.OPTIMAL
-
-
-# --- preference and status

@@ -219,6 +219,8 @@ def test_losses_are_those_of_the_package():
     np.testing.assert_array_equal(error, u < 1)
     assert {"ramp", "ψ", "normalised sigmoid", "rescaled hinge"} <= drawn.keys()
     assert len(sx.plot.losses(0.5).lines) == len(sx.plot.losses([0.5]).lines)
+    with pytest.raises(sx.DataError, match="gamma must be"):
+        sx.plot.losses(gamma=(-1.0,))
 
 
 # What all pictures share

@@ -44,7 +44,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -64,7 +64,13 @@ from svmcvx.certificate.rows import (
 from svmcvx.data import binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, full_entry, penalised_space
+from svmcvx.formulations.base import (
+    BinaryStatement,
+    RecoveredPoints,
+    divided,
+    full_entry,
+    penalised_space,
+)
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.formulations.signed_rows import (
@@ -77,7 +83,7 @@ from svmcvx.formulations.signed_rows import (
 )
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
-from svmcvx.model import BinaryModel, KernelModel, LinearModel, is_constant
+from svmcvx.model import BinaryModel, LinearModel, is_constant
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.deadline import OutOfTime, interruptible, run_with_deadline
 
@@ -400,13 +406,11 @@ class IndicatorStatement(BinaryStatement):
 
     def _kept_by(self, model: BinaryModel, kept: Bools) -> BinaryModel:
         """Return the model with lower ends of kept margins at 1, where a small step does that."""
-        name = "dual_coef" if isinstance(model, KernelModel) else "coef"
         for attempt in range(3):
             divisor = self.divisor(model, kept, attempt)
             if divisor is None:
                 break
-            parts = {part: getattr(model, part) / divisor for part in (name, "intercept")}
-            model = replace(cast(Any, model), **parts)
+            model = divided(model, divisor, model.intercept / divisor)
         return model
 
     def divisor(self, model: BinaryModel, kept: Bools, attempt: int) -> float | None:
@@ -434,12 +438,8 @@ class CountingStatement(IndicatorStatement):
         """Return an upper bound on the objective with this squared norm and dropped set."""
         return float(self.objective_value(norm, self.dropped_weight(dropped)).upper)
 
-    @cached_property
-    def _weights_are_one(self) -> bool:
-        return bool((self.weight == 1.0).all())
-
     def dropped_weight(self, dropped: Bools) -> Bounded:
-        if self._weights_are_one:
+        if isinstance(self.loss_weight, float):
             return exact(float(np.count_nonzero(dropped)))
         found: Bounded = total(exact(self.weight[dropped]))
         return found
