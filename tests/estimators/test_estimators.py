@@ -340,16 +340,3 @@ def test_a_gram_matrix_that_is_not_square_is_refused(name, classes, scheme):
     for matrix, y in ((K[:30], labels[:30]), (K[:, :30], labels), (K[::-1][:30], labels[:30])):
         with pytest.raises(sx.DataError, match="takes as X the square matrix"):
             estimator.fit(matrix, y)
-
-
-@pytest.mark.parametrize("value", [True, np.True_, "1", b"1", 1j, [1.0], math.nan], ids=repr)
-@pytest.mark.parametrize("estimator", EVERY, ids=str)
-def test_a_number_is_checked_in_the_same_words_on_every_route(estimator, value):
-    numbers = [n for n, v in estimator.get_params().items() if type(v) is float and n != "coef0"]
-    for name in numbers:
-        if name == "cache_size" and value is True:
-            continue
-        for classes in (2, 3):
-            changed = clone(estimator).set_params(**{name: value})
-            with pytest.raises(sx.DataError, match=rf"^{name} must be"):
-                changed.fit(X, np.arange(len(X)) % classes)
