@@ -261,17 +261,12 @@ def check(seed):
 
 def main():
     options = common.options_of(__doc__, 200)
-    if options.seed is not None:
-        print(*check(options.seed), sep="; ")
-        return 0
 
     def judge(seed):
         label, end, why = check(seed)
         return label, "FALSE" if why else end, {}, f"{end}: {why}"
 
-    ends, _, bad = common.judged(judge, options)
-    print(f"{options.count} cases: {ends}; {len(bad)} to look at: {bad[:50]}")
-    return 1 if bad else 0
+    return common.run(judge, options)
 
 
 if __name__ == "__main__":

@@ -63,13 +63,4 @@ def run(check, options, instance=None, *, quiet=False):
     return int(bool(seeds))
 
 
-def predictions(check, instance, options):
-    """Run a check of certified predictions, which returns how many intervals it held against the
-    optimum and how many missed it.
-    """
-
-    def counted(seed):
-        label, end, intervals, misses, why = check(seed)
-        return label, end, {"intervals": intervals, "misses": misses}, why
-
-    return run(counted, options, instance, quiet=options.shrink is not None)
+SHRINK = ("--shrink", {"type": float, "help": "the control: the radius times this"})

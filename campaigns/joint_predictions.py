@@ -11,7 +11,6 @@ statement of the problem. Losses that are not smooth are held against each other
 """
 
 import sys
-import warnings
 from dataclasses import replace
 from itertools import combinations
 
@@ -20,7 +19,8 @@ from flint import arb, arb_mat, ctx
 
 import svmcvx as sx
 from campaigns import common
-from svmcvx.guarantees import guarantee
+from campaigns.predictions import Ended, balls, certified, dot, judge
+from tests.balls import ball, total
 
 BITS = 600
 NEWTON_STEPS = 60
@@ -32,8 +32,8 @@ class Machine:
     """P and its derivatives at (W, b), stacked by class: (w_1, b_1, w_2, b_2, …)."""
 
     def __init__(self, X, codes, weight, settings, c):
-        self.rows = [[arb(float(x)) for x in row] + [arb(1)] for row in X]
-        self.codes, self.s, self.c = codes, [arb(float(s)) for s in weight], c
+        self.rows = [[*balls(row), arb(1)] for row in X]
+        self.codes, self.s, self.c = codes, balls(weight), c
         self.d = X.shape[1]
         self.settings = settings
         self.free = settings.get("intercept", True)
@@ -41,11 +41,10 @@ class Machine:
 
     def start(self, model):
         blocks = [[*model.coef[:, k], model.intercept[k]][: self.width] for k in range(self.c)]
-        return [arb(float(x)) for block in blocks for x in block]
+        return [ball(x) for block in blocks for x in block]
 
     def score(self, z, row, k):
-        block = z[k * self.width : (k + 1) * self.width]
-        return sum((a * x for a, x in zip(block, row, strict=False)), arb(0))
+        return dot(z[k * self.width : (k + 1) * self.width], row)
 
     def derivatives(self, z):
         """Gradient and Hessian."""
@@ -73,8 +72,7 @@ class Machine:
         slope, bend = [arb(0)] * c, [[arb(0)] * c for _ in range(c)]
         if self.settings["loss"] == "softmax":
             powers = [(x - f[y]).exp() for x in f]
-            total = sum(powers, arb(0))
-            share = [x / total for x in powers]
+            share = [x / total(powers) for x in powers]
             for k in range(c):
                 slope[k] = share[k] - (1 if k == y else 0)
                 for q in range(c):
@@ -94,20 +92,20 @@ class Machine:
 
     def penalty(self, z, gradient, hessian):
         width, d = self.width, self.d
-        lam = arb(float(self.settings["lam"]))
+        lam = ball(self.settings["lam"])
         if "p" not in self.settings:
             for k in range(self.c):
                 for i in range(d):
                     gradient[k * width + i] += 2 * lam * z[k * width + i]
                     hessian[k * width + i][k * width + i] += 2 * lam
             return
-        eps, p = arb(float(self.settings["eps"])), arb(float(self.settings["p"]))
+        eps, p = ball(self.settings["eps"]), ball(self.settings["p"])
         for i in range(len(z)):
             gradient[i] += 2 * eps * z[i]
             hessian[i][i] += 2 * eps
         for k, q in combinations(range(self.c), 2):
             v = [z[k * width + i] - z[q * width + i] for i in range(d)]
-            square = sum((x * x for x in v), arb(0))
+            square = dot(v, v)
             factor = lam * p * (square ** ((p - 2) / 2))
             for i in range(d):
                 gradient[k * width + i] += factor * v[i]
@@ -132,7 +130,7 @@ def optimum(machine, model):
             for i in ends:
                 for j in ends:
                     hessian[i][j] += 1
-        norm = sum((g * g for g in gradient), arb(0)).sqrt()
+        norm = dot(gradient, gradient).sqrt()
         if not norm.is_finite():
             return None
         if norm.upper() < ENOUGH:
@@ -197,55 +195,52 @@ def instance(seed):
 
 
 def check(seed, shrink=None):
-    """What became of one instance: a label, a word, the number of intervals, misses, and the first
-    of them.
-    """
+    """What became of one instance: a label, a word, numbers of intervals and of misses, and why."""
     design, X, y, T, weight, name, settings, tol, spoilt = instance(seed)
     label, rng = f"{name} on {design}", np.random.default_rng([seed, 31])
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    machine = Machine(X, y, weight, settings, int(y.max()) + 1)
+
+    def solve(tol):
         solver = getattr(sx.fast, name)
-        try:
-            fine = solver(X, y, sample_weight=weight, tol=1e-12, time_limit=20.0, **settings)
-            solution = solver(X, y, sample_weight=weight, tol=tol, time_limit=20.0, **settings)
-            if spoilt:
-                model, share = solution.model, 10.0 ** rng.uniform(-6, -0.5)
-                dual = {key: values * (1.0 - share) for key, values in solution.dual.items()}
-                coef = model.coef * (1.0 + share * rng.standard_normal(model.coef.shape))
-                solution = replace(solution, model=replace(model, coef=coef), dual=dual)
-            found = guarantee(solution, X, y)
-        except sx.SvmcvxError as error:
-            return label, "refused", 0, 0, f"{type(error).__name__}: {error}"
-        if shrink is not None:
-            for theorem in found.theorems:
-                theorem.__dict__["squared_radius"] = theorem.squared_radius * shrink**2
-        try:
-            scores = found.scores(T)
-        except sx.NotCertified as error:
-            return label, "MISS", 0, 1, str(error)
-    c = int(y.max()) + 1
-    machine = Machine(X, y, weight, settings, c)
-    exact = optimum(machine, fine.model)
-    if exact is None:
-        return label, "no oracle", 0, 0, str(settings)
-    z, reach = exact
-    misses = []
-    for i, t in enumerate(T):
-        row = [*(arb(float(x)) for x in t), arb(1)]
-        length = 2 * sum((x * x for x in row), arb(0)).sqrt() * reach
-        for pair, (k, other) in enumerate(combinations(range(c), 2)):
-            f = machine.score(z, row, other) - machine.score(z, row, k)
-            low, high = float(scores.lower[i, pair]), float(scores.upper[i, pair])
-            if not (arb(low) <= (f - length).lower() and arb(high) >= (f + length).upper()):
-                misses.append((i, pair, low, high, float(f)))
-    return label, "MISS" if misses else "held", scores.lower.size, len(misses), str(misses[:2])
+        return solver(X, y, sample_weight=weight, tol=tol, time_limit=20.0, **settings)
+
+    def loose():
+        solution = solve(tol)
+        if not spoilt:
+            return solution
+        model, share = solution.model, 10.0 ** rng.uniform(-6, -0.5)
+        dual = {key: values * (1.0 - share) for key, values in solution.dual.items()}
+        coef = model.coef * (1.0 + share * rng.standard_normal(model.coef.shape))
+        return replace(solution, model=replace(model, coef=coef), dual=dual)
+
+    try:
+        fine, scores = certified(solve, loose, X, y, T, shrink)
+        found = optimum(machine, fine.model)
+        exact = None if found is None else list(enclosures(machine, *found, T))
+        word, counts, misses = judge(scores, exact)
+    except Ended as ended:
+        return label, ended.args[0], {"misses": int(ended.args[0] == "MISS")}, ended.args[1]
+    return label, word, counts, str(misses[:2])
+
+
+def enclosures(machine, z, reach, T):
+    """Enclosures of the optimal differences of two scores: of the later less the earlier."""
+    for t in T:
+        row = [*balls(t), arb(1)]
+        length = 2 * dot(row, row).sqrt() * reach
+        scores = [machine.score(z, row, k) for k in range(machine.c)]
+        for one, other in combinations(scores, 2):
+            yield (other - one - length).lower(), (other - one + length).upper()
 
 
 def main():
-    options = common.options_of(
-        __doc__, 1000, ("--shrink", {"type": float, "help": "the control: the radius times this"})
+    options = common.options_of(__doc__, 1000, common.SHRINK)
+    return common.run(
+        lambda seed: check(seed, options.shrink),
+        options,
+        instance,
+        quiet=options.shrink is not None,
     )
-    return common.predictions(lambda seed: check(seed, options.shrink), instance, options)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m campaigns.predictions [--count 1000] [--first 0] [--seed 17] [--proofs]
 
 An instance is a small hostile problem, solved loosely or well, sometimes with a model or
-multipliers that were spoilt afterwards. The oracle (:func:`optimal_scores`) knows the optimum of
+multipliers that were spoilt afterwards. The oracle (:func:`optimum`) knows the optimum of
 the same data as exact numbers: multipliers are solved for in ball arithmetic, and accepted only if
 the duality gap, evaluated in balls, is below 1e-40 of the objective; what that leaves of the
 optimal w and the exact set of optimal intercepts is added to its answer. A miss is a certified
@@ -14,11 +14,11 @@ no teeth. ``--proofs`` hands the intervals on in proofs, and takes those that th
 finds.
 """
 
-import itertools
 import sys
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -31,6 +31,7 @@ import svmcvx as sx
 from campaigns import common
 from svmcvx.guarantees import guarantee
 from svmcvx.proofs import predictions
+from tests.balls import ball, exact_kernel, total
 
 # Bits of the solves, and of the evaluations, in which sums of solved numbers are exact.
 SOLVE, EVALUATE = 700, 6000
@@ -53,11 +54,12 @@ FORMULATIONS = ("psvm", "psvm", "psvm", "psvm", "hard_margin", "odm")
 
 
 def balls(values):
-    return [arb(float(value)) for value in np.ravel(values)]
+    return [ball(value) for value in np.ravel(values)]
 
 
-def mid(x):
-    return x.mid()
+def dot(one, other):
+    """The inner product, as far as both go."""
+    return total(a * b for a, b in zip(one, other, strict=False))
 
 
 # Machines: K between all rows, training first, in balls; costs; what the optimum is.
@@ -65,29 +67,9 @@ def mid(x):
 
 def gram(X, kernel, constant):
     """The kernel matrix in balls; with a constant feature if asked for."""
-    rows = [balls(row) for row in X]
-    n = len(rows)
-    K = [[arb(0)] * n for _ in range(n)]
-    for i, j in itertools.combinations_with_replacement(range(n), 2):
-        if kernel is None or isinstance(kernel, sx.Linear):
-            value = sum((a * b for a, b in zip(rows[i], rows[j], strict=True)), arb(0))
-        elif isinstance(kernel, sx.Polynomial):
-            inner = sum((a * b for a, b in zip(rows[i], rows[j], strict=True)), arb(0))
-            value = (arb(float(kernel.gamma)) * inner + arb(float(kernel.coef0))) ** int(
-                kernel.degree
-            )
-        else:
-            gamma = arb(float(kernel.gamma))
-            differences = [a - b for a, b in zip(rows[i], rows[j], strict=True)]
-            if isinstance(kernel, sx.RBF):
-                distance = sum((a * a for a in differences), arb(0))
-            elif isinstance(kernel, sx.Exponential):
-                square = sum((a * a for a in differences), arb(0))
-                distance = arb(0) if i == j or square == 0 else square.sqrt()
-            else:
-                distance = sum((abs(a) for a in differences), arb(0))
-            value = (-gamma * distance).exp()
-        K[i][j] = K[j][i] = value + 1 if constant else value
+    K = [[arb(0)] * len(X) for _ in X]
+    for i, j in combinations_with_replacement(range(len(X)), 2):
+        K[i][j] = K[j][i] = exact_kernel(kernel, X[i], X[j]) + int(constant)
     return K
 
 
@@ -97,90 +79,79 @@ class Machine:
     """
 
     def __init__(self, formulation, K, y, weight, settings, intercept):
-        self.formulation, self.K, self.y, self.intercept = (
-            formulation,
-            K,
-            [int(v) for v in y],
-            intercept,
-        )
-        self.n = len(self.y)
-        self.s = balls(weight)
-        self.settings = settings
+        self.formulation, self.K, self.intercept = formulation, K, intercept
+        self.y, self.n, self.s = [int(v) for v in y], len(y), balls(weight)
+        self.free = intercept == "free"
         if formulation == "psvm":
-            self.p = arb(float(settings["p"]))
-            self.cost = [arb(float(settings["C"])) * s for s in self.s]
+            self.p = ball(settings["p"])
+            self.cost = [ball(settings["C"]) * s for s in self.s]
         elif formulation == "odm":
-            total = sum(self.s, arb(0))
-            self.share = [s / total for s in self.s]
-            self.C1, self.C2, self.D = (arb(float(settings[name])) for name in ("C1", "C2", "D"))
+            whole = total(self.s)
+            self.share = [s / whole for s in self.s]
+            self.C1, self.C2, self.D = (ball(settings[name]) for name in ("C1", "C2", "D"))
 
     @property
-    def free(self):
-        return self.intercept == "free"
+    def smooth(self):
+        return self.formulation == "odm" or (self.formulation == "psvm" and self.p > 1)
+
+    def scores(self, v):
+        return [dot(row, v) for row in self.K[: self.n]]
 
     def margins(self, v, b):
-        return [
-            y * (sum((k * w for k, w in zip(row, v, strict=False)), arb(0)) + b)
-            for y, row in zip(self.y, self.K, strict=False)
-        ]
+        return [y * (f + b) for y, f in zip(self.y, self.scores(v), strict=True)]
+
+    def lengths(self):
+        return [self.K[i][i].upper().sqrt() for i in range(self.n)]
 
     def losses(self, u):
         if self.formulation == "psvm":
             slacks = [positive(1 - m) for m in u]
-            powers = slacks if self.p == 1 else [power(xi, self.p) for xi in slacks]
-            return sum((c * q for c, q in zip(self.cost, powers, strict=True)), arb(0))
+            return dot(self.cost, slacks if self.p == 1 else [power(xi, self.p) for xi in slacks])
         if self.formulation == "hard_margin":
             return arb(0) if all(m >= 1 for m in u) else arb("inf")
-        return sum(
-            (
-                c
-                * (
-                    self.C1 * positive(1 - self.D - m) ** 2
-                    + self.C2 * positive(m - 1 - self.D) ** 2
-                )
-                for c, m in zip(self.share, u, strict=True)
-            ),
-            arb(0),
-        )
+        short, long = ([positive(x) ** 2 for x in side] for side in self.deviations(u))
+        return self.C1 * dot(self.share, short) + self.C2 * dot(self.share, long)
+
+    def deviations(self, u):
+        return [1 - self.D - m for m in u], [m - 1 - self.D for m in u]
 
     def gains(self, v):
-        if self.formulation == "odm":
-            theta = [y * c for y, c in zip(self.y, v, strict=True)]
-            return sum(
-                (
-                    t - self.D * abs(t) - t * t / (4 * (self.C1 if t > 0 else self.C2) * c)
-                    for t, c in zip(theta, self.share, strict=True)
-                ),
-                arb(0),
-            )
         alpha = [y * c for y, c in zip(self.y, v, strict=True)]
+        if self.formulation == "odm":
+            return total(
+                t - self.D * abs(t) - t * t / (4 * (self.C1 if t > 0 else self.C2) * c)
+                for t, c in zip(alpha, self.share, strict=True)
+            )
         if not all(a >= 0 for a in alpha):
             return arb("-inf")
         if self.formulation == "hard_margin":
-            return sum(alpha, arb(0))
+            return total(alpha)
         if self.p == 1:
-            return (
-                sum(alpha, arb(0))
-                if all(a <= c for a, c in zip(alpha, self.cost, strict=True))
-                else arb("-inf")
-            )
+            inside = all(a <= c for a, c in zip(alpha, self.cost, strict=True))
+            return total(alpha) if inside else arb("-inf")
         gamma = self.p / (self.p - 1)
-        return sum(
-            (
-                a - c * (self.p - 1) * power(a / (c * self.p), gamma)
-                for a, c in zip(alpha, self.cost, strict=True)
-            ),
-            arb(0),
+        return total(
+            a - c * (self.p - 1) * power(a / (c * self.p), gamma)
+            for a, c in zip(alpha, self.cost, strict=True)
         )
 
     def squared_norm(self, v):
-        return sum(
-            (
-                a * sum((k * w for k, w in zip(row, v, strict=False)), arb(0))
-                for a, row in zip(v, self.K, strict=False)
-            ),
-            arb(0),
-        )
+        return dot(v, self.scores(v))
+
+    def derivatives(self, i, u):
+        """Minus the first, and the second derivative of a loss at a margin."""
+        if self.formulation == "odm":
+            (short,), (long,) = self.deviations([u])
+            if short > 0:
+                return 2 * self.C1 * self.share[i] * short, 2 * self.C1 * self.share[i]
+            if long > 0:
+                return -2 * self.C2 * self.share[i] * long, 2 * self.C2 * self.share[i]
+            return arb(0), arb(0)
+        xi = 1 - u
+        if not xi > 0:
+            return arb(0), arb(0)
+        p, c = self.p, self.cost[i]
+        return c * p * xi ** (p - 1), c * p * (p - 1) * xi ** (p - 2)
 
 
 def positive(x):
@@ -207,7 +178,7 @@ def solve(rows, right):
         found = arb_mat(rows).solve(arb_mat([[x] for x in right]), nonstop=False)
     except ZeroDivisionError:
         return None
-    return [mid(found[i, 0]) for i in range(len(right))]
+    return [found[i, 0].mid() for i in range(len(right))]
 
 
 def by_partition(machine, v0):
@@ -216,8 +187,7 @@ def by_partition(machine, v0):
     """
     n, y = machine.n, machine.y
     hard = machine.formulation == "hard_margin"
-    cost = [None] * n if hard else machine.cost
-    top = np.full(n, np.inf) if hard else np.array([float(c) for c in cost])
+    top = np.full(n, np.inf) if hard else np.array([float(c) for c in machine.cost])
     alpha0 = np.abs(v0)
     for near in (1e-9, 1e-7, 1e-5, 1e-3, 1e-12):
         reach = near * (np.full(n, alpha0.max()) if hard else top)
@@ -226,12 +196,10 @@ def by_partition(machine, v0):
         for rank in (1e-10, 1e-7, 1e-13, 1e-4):
             chosen = independent(machine, inside, rank)
             fixed = [arb(0)] * n
-            for i in range(n):
-                if bound[i]:
-                    fixed[i] = y[i] * cost[i]
-                elif i in inside and i not in chosen:
-                    fixed[i] = arb(float(v0[i]))
-            fixed = [mid(x) for x in fixed]
+            for i in np.flatnonzero(bound):
+                fixed[i] = (y[i] * machine.cost[i]).mid()
+            for i in set(inside.tolist()) - set(chosen):
+                fixed[i] = ball(v0[i])
             yield solved_partition(machine, fixed, chosen)
 
 
@@ -254,26 +222,21 @@ def independent(machine, inside, tolerance):
 
 def solved_partition(machine, fixed, chosen):
     """Multipliers with margins 1 on the rows chosen and given values elsewhere."""
-    y, K = machine.y, machine.K
-    size = len(chosen)
-    others = [j for j in range(machine.n) if fixed[j] != 0]
-    rows, right = [], []
-    for i in chosen:
-        rows.append([mid(K[i][j]) for j in chosen] + ([arb(1)] if machine.free else []))
-        right.append(mid(arb(y[i]) - sum((K[i][j] * fixed[j] for j in others), arb(0))))
+    if not chosen:
+        return fixed, arb(0)
+    one = [arb(1)] if machine.free else []
+    rows = [[machine.K[i][j].mid() for j in chosen] + one for i in chosen]
+    right = [(machine.y[i] - dot(machine.K[i], fixed)).mid() for i in chosen]
     if machine.free:
-        rows.append([arb(1)] * size + [arb(0)])
-        right.append(mid(-sum((fixed[j] for j in others), arb(0))))
+        rows.append([arb(1)] * len(chosen) + [arb(0)])
+        right.append((-total(fixed)).mid())
+    found = solve(rows, right)
+    if found is None:
+        return None
     v = list(fixed)
-    b = arb(0)
-    if size:
-        found = solve(rows, right)
-        if found is None:
-            return None
-        for k, i in enumerate(chosen):
-            v[i] = found[k]
-        b = found[size] if machine.free else b
-    return v, b
+    for i, value in zip(chosen, found, strict=False):
+        v[i] = value
+    return v, found[-1] if machine.free else arb(0)
 
 
 def by_newton(machine, v0, b0):
@@ -281,20 +244,19 @@ def by_newton(machine, v0, b0):
     coefficients of the rows.
     """
     n, y, K = machine.n, machine.y, machine.K
-    v, b = balls(v0), arb(float(b0))
+    v, b = balls(v0), ball(b0)
     for step in range(NEWTON_STEPS):
-        u = [mid(m) for m in machine.margins(v, b)]
-        slope, bend = zip(*(derivatives(machine, i, m) for i, m in enumerate(u)), strict=True)
+        u = [m.mid() for m in machine.margins(v, b)]
+        slope, bend = zip(*map(machine.derivatives, range(n), u), strict=True)
         active = [i for i in range(n) if bend[i] > 0]
         if not active:
             return None
-        rows, right = [], []
-        for i in active:
-            rows.append(
-                [mid(y[i] * K[i][j] * y[j] + (1 / bend[i] if i == j else 0)) for j in active]
-                + ([arb(y[i])] if machine.free else [])
-            )
-            right.append(mid(slope[i] / bend[i] + u[i]))
+        rows = [
+            [(y[i] * K[i][j] * y[j] + (1 / bend[i] if i == j else 0)).mid() for j in active]
+            + ([arb(y[i])] if machine.free else [])
+            for i in active
+        ]
+        right = [(slope[i] / bend[i] + u[i]).mid() for i in active]
         if machine.free:
             rows.append([arb(y[j]) for j in active] + [arb(0)])
             right.append(arb(0))
@@ -302,60 +264,38 @@ def by_newton(machine, v0, b0):
         if found is None:
             return None
         new = [arb(0)] * n
-        for k, i in enumerate(active):
-            new[i] = y[i] * found[k]
-        other = found[len(active)] if machine.free else arb(0)
-        moved = max(abs(float(a - c)) for a, c in zip([*new, other], [*v, b], strict=True))
-        size = max(abs(float(a)) for a in [*new, other])
+        for i, value in zip(active, found, strict=False):
+            new[i] = y[i] * value
+        new.append(found[-1] if machine.free else arb(0))
+        moved = max(abs(float(a - c)) for a, c in zip(new, [*v, b], strict=True))
+        size = max(abs(float(a)) for a in new)
         # Half steps for a start, where the set of active rows is not settled.
         share = arb(1) if step > 5 or machine.formulation == "odm" or machine.p >= 2 else arb(1) / 2
-        v = [mid(c + share * (a - c)) for a, c in zip(new, v, strict=True)]
-        b = mid(b + share * (other - b))
+        *v, b = ((c + share * (a - c)).mid() for a, c in zip(new, [*v, b], strict=True))
         if moved <= 1e-150 * max(size, 1e-300):
             break
-    u = [mid(m) for m in machine.margins(v, b)]
-    return [mid(y[i] * derivatives(machine, i, m)[0]) for i, m in enumerate(u)], b
-
-
-def derivatives(machine, i, u):
-    """Minus the first, and the second derivative of a loss at a margin."""
-    if machine.formulation == "odm":
-        short, long = 1 - machine.D - u, u - 1 - machine.D
-        if short > 0:
-            return 2 * machine.C1 * machine.share[i] * short, 2 * machine.C1 * machine.share[i]
-        if long > 0:
-            return -2 * machine.C2 * machine.share[i] * long, 2 * machine.C2 * machine.share[i]
-        return arb(0), arb(0)
-    xi = 1 - u
-    if not xi > 0:
-        return arb(0), arb(0)
-    p, c = machine.p, machine.cost[i]
-    return c * p * xi ** (p - 1), c * p * (p - 1) * xi ** (p - 2)
+    u = [m.mid() for m in machine.margins(v, b)]
+    return [(y[i] * machine.derivatives(i, m)[0]).mid() for i, m in enumerate(u)], b
 
 
 def balanced(machine, v):
     """The same with a sum of exactly 0, where that is a condition, and multipliers of the right
     signs.
     """
-    v = [mid(x) for x in v]
+    v, boxed = [x.mid() for x in v], machine.formulation == "psvm" and machine.p == 1
     if machine.formulation != "odm":
         v = [x if x * y > 0 else arb(0) for x, y in zip(v, machine.y, strict=True)]
-    if machine.formulation == "psvm" and machine.p == 1:
+    if boxed:
         v = [
-            y * mid(c) if x * y > c else x
+            y * c.mid() if x * y > c else x
             for x, y, c in zip(v, machine.y, machine.cost, strict=True)
         ]
     if machine.free:
-        off = sum(v, arb(0))
-        room = [
-            min(
-                float(abs(x)),
-                float("inf")
-                if machine.formulation == "hard_margin" or machine.p != 1
-                else float(c - abs(x)),
-            )
-            for x, c in zip(v, machine.cost if machine.formulation == "psvm" else v, strict=True)
-        ]
+        off = total(v)
+        room = [float(abs(x)) for x in v]
+        if boxed:
+            left = [float(c - abs(x)) for x, c in zip(v, machine.cost, strict=True)]
+            room = np.minimum(room, left)
         k = int(np.argmax(room))
         v[k] = v[k] - off
         assert off.is_exact()
@@ -363,91 +303,54 @@ def balanced(machine, v):
     return v
 
 
-def optimal_scores(machine, v0, b0, T):
-    """Enclosures (low, high) of the sets of optimal scores of the rows from T on in K; None if the
-    optimum was not found.
+def scores_of(machine, found, first):
+    """Enclosures (low, high) of the sets of optimal scores of the rows from `first` on in K, by
+    what :func:`optimum` has found.
     """
-    found = optimum(machine, v0, b0)
-    return None if found is None else scores_of(machine, found, T)
-
-
-def scores_of(machine, found, T):
-    """Enclosures of the scores by what :func:`optimum` has found."""
     v, b, _, _, moved = found
     # A point whose gap is exactly 0 is optimal, and so is no point around it.
-    reach = arb(0) if moved.is_zero() else moved.upper() * 2 + arb("1e-300")
-    return enclosures(machine, v, b, reach, T)
+    radius = arb(0) if moved.is_zero() else moved.upper() * 2 + arb("1e-300")
+    ends = optimal_intercepts(machine, v, b, radius)
+    if ends is None:
+        return None
+    scores = []
+    for t in range(first, len(machine.K)):
+        f, reach = dot(machine.K[t], v), radius * machine.K[t][t].upper().sqrt()
+        scores.append(((f - reach + ends[0]).lower(), (f + reach + ends[1]).upper()))
+    return scores
 
 
 def optimum(machine, v0, b0):
     """Multipliers and an intercept, objective and dual objective there, and how far the optimal w
     may be; None if the gap is not below 1e-40.
     """
-    smooth = machine.formulation == "odm" or (machine.formulation == "psvm" and machine.p > 1)
+    hard = machine.formulation == "hard_margin"
     ctx.prec = SOLVE
-    candidates = [by_newton(machine, v0, b0)] if smooth else by_partition(machine, v0)
+    candidates = [by_newton(machine, v0, b0)] if machine.smooth else by_partition(machine, v0)
     for candidate in candidates:
         if candidate is None:
             continue
         v, b = candidate
         ctx.prec = EVALUATE
         v = balanced(machine, v)
-        norm = machine.squared_norm(v)
+        norm, scale = machine.squared_norm(v), arb(1)
         dual = machine.gains(v) - norm / 2
-        scale = arb(1)
-        if machine.formulation == "hard_margin":
-            lowest = min((m.lower() for m in machine.margins(v, b)), key=float)
-            if not lowest > 0:
-                ctx.prec = SOLVE
-                continue
+        if hard:
+            lowest = min((m.lower() for m in machine.margins(v, b)), key=Key)
             scale = lowest if lowest < 1 else arb(1)
-        else:
-            b = (
-                b
-                if not machine.free or machine.formulation != "psvm" or machine.p > 1
-                else middle(machine, v)
-            )
-        primal = norm / 2 / scale**2 + (
-            arb(0)
-            if machine.formulation == "hard_margin"
-            else machine.losses(machine.margins(v, b))
-        )
-        gap = primal - dual
-        if gap.is_finite() and gap.upper() <= ENOUGH * abs(primal).lower():
-            # ½‖w − w*‖² ≤ gap for the feasible point, which is w/scale.
-            radius = (2 * gap.upper()).sqrt().upper() if gap.upper() > 0 else arb(0)
-            return v, b, primal, dual, radius + norm.upper().sqrt() * (1 / scale - 1)
+        elif machine.free and not machine.smooth:
+            ends = hinge_set(machine, v, arb(0))
+            b = ((ends[0] + ends[1]) / 2).mid()
+        if scale > 0:
+            primal = norm / 2 / scale**2
+            primal += arb(0) if hard else machine.losses(machine.margins(v, b))
+            gap = primal - dual
+            if gap.is_finite() and gap.upper() <= ENOUGH * abs(primal).lower():
+                # ½‖w − w*‖² ≤ gap for the feasible point, which is w/scale.
+                radius = (2 * gap.upper()).sqrt().upper() if gap.upper() > 0 else arb(0)
+                return v, b, primal, dual, radius + norm.upper().sqrt() * (1 / scale - 1)
         ctx.prec = SOLVE
     return None
-
-
-def middle(machine, v):
-    ends = hinge_set(machine, v, arb(0))
-    return mid((ends[0] + ends[1]) / 2)
-
-
-def hinge_set(machine, v, radius):
-    """A set that contains every optimal intercept of w within a radius of that of v, at p = 1."""
-    f = [y * m for y, m in zip(machine.y, machine.margins(v, arb(0)), strict=True)]
-    lengths = [machine.K[i][i].upper().sqrt() for i in range(machine.n)]
-    breaks = [arb(y) - x for y, x in zip(machine.y, f, strict=True)]
-    low = max(
-        (
-            t
-            for t in ((z - radius * q).lower() for z, q in zip(breaks, lengths, strict=True))
-            if rising(machine, breaks, lengths, radius, t, before=True) < 0
-        ),
-        key=Key,
-    )
-    high = min(
-        (
-            t
-            for t in ((z + radius * q).upper() for z, q in zip(breaks, lengths, strict=True))
-            if rising(machine, breaks, lengths, radius, t, before=False) > 0
-        ),
-        key=Key,
-    )
-    return low, high
 
 
 class Key:
@@ -460,72 +363,54 @@ class Key:
         return bool(self.value < other.value)
 
 
-def rising(machine, breaks, lengths, radius, t, *, before):
-    """The slope of the losses just before (after) t, from above (below)."""
-    total = arb(0)
-    for y, s, z, q in zip(machine.y, machine.s, breaks, lengths, strict=True):
-        if before:
-            # From above: negative rows count if they may, positive ones if they must.
-            first = (z - radius * q).lower()
-            total += s if y < 0 and first < t else -s if y > 0 and first >= t else arb(0)
-        else:
-            last = (z + radius * q).upper()
-            total += s if y < 0 and last <= t else -s if y > 0 and last > t else arb(0)
-    return total
+def optimal_intercepts(machine, v, b, radius):
+    """Ends of a set with the optimal intercepts of every w within a radius; None if not found."""
+    if not machine.free:
+        return arb(0), arb(0)
+    if machine.formulation == "hard_margin":
+        # u ≥ 1 at the optimum: 1 − f ≤ b for positive rows, b ≤ −1 − f for negative ones.
+        rows = list(zip(machine.y, machine.scores(v), machine.lengths(), strict=True))
+        low = max(((1 - f - radius * q).lower() for y, f, q in rows if y > 0), key=Key)
+        return low, min(((-1 - f + radius * q).upper() for y, f, q in rows if y < 0), key=Key)
+    return smooth_set(machine, v, b, radius) if machine.smooth else hinge_set(machine, v, radius)
+
+
+def hinge_set(machine, v, radius):
+    """The set at p = 1: where the slope of the losses may change its sign."""
+    breaks = [
+        ((y - f - radius * q).lower(), (y - f + radius * q).upper())
+        for y, f, q in zip(machine.y, machine.scores(v), machine.lengths(), strict=True)
+    ]
+
+    def rising(t, *, before):
+        # The slope just before (after) t, from above (below): rows count if they may, others if
+        # they must.
+        slope = arb(0)
+        for y, s, (first, last) in zip(machine.y, machine.s, breaks, strict=True):
+            passed = (first < t) if before else (last <= t)
+            slope += s if y < 0 and passed else -s if y > 0 and not passed else arb(0)
+        return slope
+
+    low = max((t for t, _ in breaks if rising(t, before=True) < 0), key=Key)
+    return low, min((t for _, t in breaks if rising(t, before=False) > 0), key=Key)
 
 
 def smooth_set(machine, v, b, radius):
-    """The same for p > 1, around b."""
-    f = [y * m for y, m in zip(machine.y, machine.margins(v, arb(0)), strict=True)]
-    lengths = [machine.K[i][i].upper().sqrt() for i in range(machine.n)]
+    """The set for p > 1, around b."""
+    rows = list(zip(machine.y, machine.s, machine.scores(v), machine.lengths(), strict=True))
 
     def slope(t, sign):
-        total = arb(0)
-        for y, s, x, q in zip(machine.y, machine.s, f, lengths, strict=True):
-            xi = positive(1 - y * (x + sign * radius * q + t))
-            total -= y * s * power(xi, machine.p - 1)
-        return total
+        return -total(
+            y * s * power(positive(1 - y * (f + sign * radius * q + t)), machine.p - 1)
+            for y, s, f, q in rows
+        )
 
     found = []
     for sign in (1, -1):
-        for digits in range(60, 10, -2):
-            t = b - sign * arb(f"1e-{digits}") * max(1, abs(float(b)))
-            if sign * slope(t, sign) < 0:
-                found.append(t)
-                break
-        else:
-            return None
-    return found
-
-
-def enclosures(machine, v, b, radius, first):
-    """Enclosures of the optimal scores of rows."""
-    ends = (arb(0), arb(0))
-    if machine.free and machine.formulation == "hard_margin":
-        f = [y * m for y, m in zip(machine.y, machine.margins(v, arb(0)), strict=True)]
-        reach = [radius * machine.K[i][i].upper().sqrt() for i in range(machine.n)]
-        # u ≥ 1 at the optimum: 1 − f ≤ b for positive rows, b ≤ −1 − f for negative ones.
-        low = max(
-            ((1 - x - r).lower() for x, r, y in zip(f, reach, machine.y, strict=True) if y > 0),
-            key=Key,
-        )
-        high = min(
-            ((-1 - x + r).upper() for x, r, y in zip(f, reach, machine.y, strict=True) if y < 0),
-            key=Key,
-        )
-        ends = (low, high)
-    elif machine.free:
-        ends = (
-            hinge_set(machine, v, radius) if machine.p == 1 else smooth_set(machine, v, b, radius)
-        )
-        if ends is None:
-            return None
-    found = []
-    for t in range(first, len(machine.K)):
-        f = sum((k * w for k, w in zip(machine.K[t], v, strict=False)), arb(0))
-        reach = radius * machine.K[t][t].upper().sqrt()
-        found.append(((f - reach + ends[0]).lower(), (f + reach + ends[1]).upper()))
-    return found
+        steps = (arb(f"1e-{digits}") * max(1, abs(float(b))) for digits in range(60, 10, -2))
+        ends = (b - sign * step for step in steps)
+        found.append(next((t for t in ends if sign * slope(t, sign) < 0), None))
+    return None if any(t is None for t in found) else found
 
 
 # Instances.
@@ -611,10 +496,6 @@ def instance(seed):
     return design, X, y, T, formulation, arguments, tol, spoilt
 
 
-def solved(formulation, X, y, arguments, tol):
-    return getattr(sx.fast, formulation)(X, y, tol=tol, time_limit=20.0, **arguments)
-
-
 def spoil(solution, spoilt, rng):
     """The solution with another model, or with other feasible multipliers."""
     if spoilt in ("model", "both"):
@@ -671,82 +552,85 @@ def proved(found, X, y, T, shrink):
     )
 
 
-def exact_scores(X, y, T, formulation, arguments, fine):
-    """Enclosures of the sets of optimal scores of the rows of T, from a fine solution on; None if
-    the optimum was not found.
-    """
-    kept = np.flatnonzero(arguments.get("sample_weight", np.ones(len(y))) > 0)
-    weight = arguments.get("sample_weight", np.ones(len(y)))[kept]
-    signs = np.where(y[kept] == 1, 1, -1)
-    name = "theta" if formulation == "odm" else "alpha"
-    ctx.prec = EVALUATE if formulation == "psvm" else SOLVE
-    intercept = arguments.get("intercept", "free")
-    intercept = {True: "penalised", False: "none"}.get(intercept, intercept)
-    ctx.prec = 1500
-    K = gram(np.vstack([X[kept], T]), arguments["kernel"], intercept == "penalised")
-    machine = Machine(formulation, K, signs, weight, arguments, intercept)
-    return optimal_scores(
-        machine,
-        fine.dual[name][kept] * signs,
-        fine.model.intercept if intercept == "free" else 0.0,
-        kept.size,
-    )
+class Ended(Exception):
+    """An instance that ends without scores: the word for it, and why."""
 
 
-def check(seed, shrink=None, proofs=False):
-    """What became of one instance: a word, the number of intervals, misses, and of what is tight a
-    measure.
-    """
-    design, X, y, T, formulation, arguments, tol, spoilt = instance(seed)
-    label = f"{formulation} on {design}"
-    rng = np.random.default_rng([seed, 29])
-    given, tested = (sp.csr_array(X), sp.csr_array(T)) if rng.random() < 0.15 else (X, T)
+def certified(solve, spoilt, X, y, T, shrink, proofs=False):
+    """A fine solution, and the scores of rows that are certified from one that may be spoilt."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            fine = solved(formulation, given, y, arguments, 1e-12)
-            solution = spoil(solved(formulation, given, y, arguments, tol), spoilt, rng)
-            found = guarantee(solution, given, y)
+            fine, found = solve(1e-12), guarantee(spoilt(), X, y)
         except sx.SvmcvxError as error:
-            return label, "refused", 0, 0, f"{type(error).__name__}: {error}"
+            raise Ended("refused", f"{type(error).__name__}: {error}") from None
         if shrink is not None and not proofs:
-            # A cached property.
-            found.theorem.__dict__["squared_radius"] = found.theorem.squared_radius * shrink**2
+            for theorem in getattr(found, "theorems", None) or [found.theorem]:
+                # A cached property.
+                theorem.__dict__["squared_radius"] = theorem.squared_radius * shrink**2
         try:
-            scores = proved(found, given, y, tested, shrink) if proofs else found.scores(tested)
+            return fine, proved(found, X, y, T, shrink) if proofs else found.scores(T)
         except sx.NotCertified as error:
-            return label, "MISS", 0, 1, str(error)
-    exact = exact_scores(X, y, T, formulation, arguments, fine)
-    ctx.prec = EVALUATE
+            raise Ended("MISS", str(error)) from None
+
+
+def judge(scores, exact):
+    """How an instance ended, how many intervals were held against enclosures, and misses."""
     if exact is None:
-        return label, "no oracle", 0, 0, f"{arguments} gap {fine.certificate.gap:.1e}"
+        raise Ended("no oracle", "")
     misses = [
         (float(low), float(high), float(a), float(b))
-        for low, high, (a, b) in zip(scores.lower, scores.upper, exact, strict=True)
-        if not (arb(float(low)) <= a and arb(float(high)) >= b)
+        for low, high, (a, b) in zip(scores.lower.flat, scores.upper.flat, exact, strict=True)
+        if not (ball(low) <= a and ball(high) >= b)
     ]
+    return "MISS" if misses else "held", {"intervals": len(exact), "misses": len(misses)}, misses
+
+
+def check(seed, shrink=None, proofs=False):
+    """What became of one instance: a label, a word, numbers of intervals and of misses, and why."""
+    design, X, y, T, formulation, arguments, tol, spoilt = instance(seed)
+    rng = np.random.default_rng([seed, 29])
+    given, tested = (sp.csr_array(X), sp.csr_array(T)) if rng.random() < 0.15 else (X, T)
+    label = f"{formulation} on {design}"
+
+    def solve(tol):
+        return getattr(sx.fast, formulation)(given, y, tol=tol, time_limit=20.0, **arguments)
+
+    try:
+        fine, scores = certified(
+            solve, lambda: spoil(solve(tol), spoilt, rng), given, y, tested, shrink, proofs
+        )
+        weight = arguments.get("sample_weight", np.ones(len(y)))
+        kept, intercept = np.flatnonzero(weight > 0), arguments.get("intercept", "free")
+        intercept = {True: "penalised", False: "none"}.get(intercept, intercept)
+        signs = np.where(y[kept] == 1, 1, -1)
+        ctx.prec = 1500
+        K = gram(np.vstack([X[kept], T]), arguments["kernel"], intercept == "penalised")
+        machine = Machine(formulation, K, signs, weight[kept], arguments, intercept)
+        v0 = fine.dual["theta" if formulation == "odm" else "alpha"][kept] * signs
+        found = optimum(machine, v0, fine.model.intercept if machine.free else 0.0)
+        exact = None if found is None else scores_of(machine, found, kept.size)
+        ctx.prec = EVALUATE
+        word, counts, misses = judge(scores, exact)
+    except Ended as ended:
+        return label, ended.args[0], {"misses": int(ended.args[0] == "MISS")}, ended.args[1]
     # A decided label is that of every optimal machine.
     wrong = [
         i
         for i, (a, b) in enumerate(exact)
         if (not scores.possible[i, 1] and b > 0) or (not scores.possible[i, 0] and a <= 0)
     ]
-    word = "MISS" if misses or wrong else "held"
-    return label, word, len(exact), len(misses) + len(wrong), str(misses[:2])
+    return label, "MISS" if wrong else word, counts, f"{misses[:2]}, labels {wrong}"
 
 
 def main():
-    options = common.options_of(
-        __doc__,
-        1000,
-        (
-            "--proofs",
-            {"action": "store_true", "help": "the intervals that the second checker finds"},
-        ),
-        ("--shrink", {"type": float, "help": "the control: the radius times this"}),
-    )
-    return common.predictions(
-        lambda seed: check(seed, options.shrink, options.proofs), instance, options
+    proofs = {"action": "store_true", "help": "the intervals that the second checker finds"}
+    options = common.options_of(__doc__, 1000, ("--proofs", proofs), common.SHRINK)
+    return common.run(
+        lambda seed: check(seed, options.shrink, options.proofs),
+        options,
+        instance,
+        quiet=options.shrink is not None,
     )
 
 

@@ -95,13 +95,13 @@ def exact(X, y, train, machine, settings):
 
 
 def check(seed, shrink=None):
-    """What was checked of one instance: a label, how many covers and bands, how many without an
-    oracle, and misses.
+    """What became of one instance: a label, a word, how many covers and bands were checked, and
+    what was missed.
     """
     design, X, y, halves, machine, varies, ends, rng = instance(seed)
     label = f"{varies} from {ends[0]:.3g} to {ends[1]:.3g} of {machine} on {design}"
     names = varies.split(" = ")
-    counts, missed = collections.Counter(), []
+    spans, counts, missed = dict.fromkeys(names, ends), collections.Counter(), []
     trains = [halves == k for k in (0, 1)]
     eps = float(rng.choice([0.5, 0.1, 0.02]))
     tol = float(rng.choice([1e-2, 1e-5, 1e-9]))
@@ -109,40 +109,26 @@ def check(seed, shrink=None):
     values = (
         np.exp(rng.uniform(*np.log(ends), VALUES)) if ends[0] else rng.uniform(*ends, VALUES)
     ).tolist()
+
+    def found_or_refused(what, make, *data, **settings):
+        try:
+            return make(machine, *data, time_limit=10.0, **settings, **spans)
+        except sx.SvmcvxError as error:
+            counts[f"{what} refused ({type(error).__name__})"] += 1
+            return None
+
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        paths = []
-        for train in trains:
-            try:
-                paths.append(
-                    sx.certified_path(
-                        machine,
-                        X[train],
-                        y[train],
-                        eps=eps,
-                        time_limit=10.0,
-                        **dict.fromkeys(names, ends),
-                    )
-                )
-            except sx.SvmcvxError as error:
-                counts[f"paths refused ({type(error).__name__})"] += 1
-                paths.append(None)
+        paths = [
+            found_or_refused("paths", sx.certified_path, X[train], y[train], eps=eps)
+            for train in trains
+        ]
         selection = None
         if names[0] in ("C", "C1"):
             folds = [(np.flatnonzero(train), np.flatnonzero(~train)) for train in trains]
-            try:
-                selection = sx.certified_select(
-                    machine,
-                    X,
-                    y,
-                    cv=folds,
-                    eps=least,
-                    tol=tol,
-                    time_limit=10.0,
-                    **dict.fromkeys(names, ends),
-                )
-            except sx.SvmcvxError as error:
-                counts[f"selections refused ({type(error).__name__})"] += 1
+            selection = found_or_refused(
+                "selections", sx.certified_select, X, y, cv=folds, eps=least, tol=tol
+            )
         for value in values:
             wrong, known = np.zeros(2, dtype=int), True
             for train, path in zip(trains, paths, strict=True):
@@ -152,34 +138,37 @@ def check(seed, shrink=None):
                     known = False
                     continue
                 _, _, primal, dual, _ = found
-                if path is not None:
-                    intervals = {
+                intervals = (
+                    {}
+                    if path is None
+                    else {
                         "cover": tuple(float(end[0]) for end in path.bounds([value])),
                         "point": path.at(value)[1:],
                     }
-                    for name, (lower, upper) in intervals.items():
-                        if shrink is not None and np.isfinite(lower) and np.isfinite(upper):
-                            lower, upper = narrowed(lower, upper, shrink)
-                        counts[f"{name}s of {varies}"] += 1
-                        if not (arb(lower) <= primal.upper() and arb(upper) >= dual.lower()):
-                            missed.append(
-                                (f"{name} at {value!r}", lower, upper, float(dual), float(primal))
-                            )
+                )
+                for name, (lower, upper) in intervals.items():
+                    if shrink is not None and np.isfinite(lower) and np.isfinite(upper):
+                        lower, upper = narrowed(lower, upper, shrink)
+                    counts[f"{name}s of {varies}"] += 1
+                    if not (arb(lower) <= primal.upper() and arb(upper) >= dual.lower()):
+                        place = f"{name} at {value!r}"
+                        missed.append((place, lower, upper, float(dual), float(primal)))
                 if selection is not None:
                     wrong += errors(of, found, int(train.sum()), y[~train] == 1)
             if selection is not None and known:
                 pieces = selection.pieces
-                for _, row in pieces[
-                    (pieces["low"] <= value) & (pieces["high"] >= value)
-                ].iterrows():
-                    counts["bands"] += 1
-                    if row["least"] > wrong[0] or row["most"] < wrong[1]:
-                        missed.append(
-                            (f"band at {value!r}", row["least"], row["most"], *wrong.tolist())
-                        )
-                if selection.least > wrong[0]:
-                    missed.append((f"fewest at {value!r}", selection.least, *wrong.tolist()))
-    return label, counts, missed
+                pieces = pieces[(pieces["low"] <= value) & (pieces["high"] >= value)]
+                counts["bands"] += len(pieces)
+                bands = [
+                    (selection.least, np.inf),
+                    *zip(pieces["least"], pieces["most"], strict=True),
+                ]
+                missed += [
+                    (f"band at {value!r}", *band, *wrong.tolist())
+                    for band in bands
+                    if band[0] > wrong[0] or band[1] < wrong[1]
+                ]
+    return label, "MISS" if missed else "held", counts, str(missed)
 
 
 def errors(of, found, n, positive):
@@ -195,34 +184,17 @@ def errors(of, found, n, positive):
 
 
 def main():
-    options = common.options_of(
-        __doc__,
-        1000,
-        ("--shrink", {"type": float, "help": "the control: intervals and the radius times this"}),
-    )
+    options = common.options_of(__doc__, 1000, common.SHRINK)
+    options.count = -(-options.count // VALUES)
     if options.shrink is not None:
         own = ranges.OverRange.squared_radius.func
         ranges.OverRange.squared_radius = property(lambda self: own(self) * options.shrink**2)
-    if options.seed is not None:
-        print(*instance(options.seed), sep="\n")
-        print(*check(options.seed, options.shrink), sep="; ")
-        return 0
-    total, wrong, seeds = collections.Counter(), 0, []
-    for seed in range(options.first, options.first + -(-options.count // VALUES)):
-        try:
-            label, counts, missed = check(seed, options.shrink)
-        except Exception as error:
-            label, counts, missed = "?", {}, [("RAW ERROR", type(error).__name__, str(error))]
-        total.update(counts)
-        wrong += len(missed)
-        if missed:
-            seeds.append(seed)
-            if options.shrink is None:
-                print(f"seed {seed}: {label}: {str(missed)[:400]}", flush=True)
-        if seed % 250 == 249:
-            print(f"instances to {seed}: {dict(total)}, {wrong} wrong", flush=True)
-    print(f"{options.count} values: {dict(total)}; {wrong} wrong; seeds {seeds[:50]}")
-    return 1 if wrong else 0
+    return common.run(
+        lambda seed: check(seed, options.shrink),
+        options,
+        instance,
+        quiet=options.shrink is not None,
+    )
 
 
 if __name__ == "__main__":

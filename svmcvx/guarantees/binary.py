@@ -198,7 +198,7 @@ def require_data(solution: Solution, data: BinaryData | MulticlassData) -> None:
         )
 
 
-class Interval(NamedTuple):
+class Optimum(NamedTuple):
     """A dual point that is exactly feasible, and the interval of the optimum."""
 
     dual: Dual
@@ -211,8 +211,8 @@ class Interval(NamedTuple):
         return (exact(self.upper) - exact(self.lower)).upper_end
 
 
-def interval_of(solution: Any, statement: Formulation) -> Interval:
-    """Return the interval from a solution's own points."""
+def optimum_of(solution: Any, statement: Formulation) -> Optimum:
+    """Return the interval of the optimum from a solution's own points."""
     dual = solution.dual
     if not dual:
         raise NotCertified(
@@ -221,7 +221,7 @@ def interval_of(solution: Any, statement: Formulation) -> Interval:
         )
     dual = dual if statement.dual_violation(dual) == 0 else statement.repair(dual)
     upper = statement.evaluate(solution.model).upper_end
-    return Interval(dual, statement.evaluate_dual(dual).lower_end, upper)
+    return Optimum(dual, statement.evaluate_dual(dual).lower_end, upper)
 
 
 def guarantee_in(space: FeatureSpace, solution: Any) -> BinaryGuarantee:
@@ -229,7 +229,7 @@ def guarantee_in(space: FeatureSpace, solution: Any) -> BinaryGuarantee:
     kind, settings = _STATEMENTS[solution.formulation], solution.hyperparameters
     own = {each.name: settings[each.name] for each in fields(kind) if each.name in settings}
     statement: Any = kind(space=space, **own)
-    found = interval_of(solution, statement)
+    found = optimum_of(solution, statement)
     model, v = solution.model, exact(statement.coefficients(found.dual))
     stripped = replace(model, intercept=0.0) if space.intercept == "free" else model
     moved = _moved(statement, model)
@@ -288,21 +288,14 @@ def _multipliers(statement: Any, dual: Dual) -> Multipliers:
 _STATEMENTS: Mapping[str, type[Any]] = {
     kind.name: kind for kind in (PSVM, PenalisedPSVM, HardMargin, ODM, ODML)
 }
-_COUNTED = (
+_FLAT = "has no modulus of convexity that a gap could be held against"
+_REASONS = {
     ": its losses are not convex, so that machines far apart may be nearly as good; a small gap"
-    " says nothing about their labels"
-)
-_ABSOLUTE = (
-    ": the sum of absolute values has no modulus of convexity that a gap could be held against"
-)
-_WHY: Mapping[str, str] = {
-    **dict.fromkeys(("zero_one", "ramp", "l0"), _COUNTED),
-    **dict.fromkeys(
-        ("conic", "conic_fixed_gamma"),
-        ": its objective has no modulus of convexity that a gap could be held against",
-    ),
-    **dict.fromkeys(("l1_squared_hinge", "sparse_multinomial_lr"), _ABSOLUTE),
+    " says nothing about their labels": ("zero_one", "ramp", "l0"),
+    f": its objective {_FLAT}": ("conic", "conic_fixed_gamma"),
+    f": the sum of absolute values {_FLAT}": ("l1_squared_hinge", "sparse_multinomial_lr"),
 }
+_WHY = {name: reason for reason, names in _REASONS.items() for name in names}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

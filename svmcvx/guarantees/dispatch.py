@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.data import Features, check_features, check_number, check_time_limit
@@ -114,8 +113,9 @@ class _Rows:
     def __init__(self, rows: Features) -> None:
         self.rows = rows
         self.undecided = np.ones(rows.shape[0], dtype=bool)
-        self.disputed: NDArray[np.bool_] | None = None
-        self.settled = np.zeros(rows.shape[0], dtype=bool)
+        # By the formulation, at the last gap and at the last two: a loose model has intervals of
+        # intercepts that the optimum need not have.
+        self.disputed = self.settled = np.zeros(rows.shape[0], dtype=bool)
 
     def look(self, solution: Solution, X: Any, y: Any) -> None:
         """Take in what a solution says."""
@@ -124,11 +124,7 @@ class _Rows:
         self.undecided[left] = found.undecided
         disputed = np.zeros_like(self.undecided)
         disputed[left] = found.undecided & found.by_formulation
-        # A loose model has intervals of intercepts that the optimum need not have.
-        self.settled = (
-            disputed & self.disputed if self.disputed is not None else np.zeros_like(disputed)
-        )
-        self.disputed = disputed
+        self.disputed, self.settled = disputed, disputed & self.disputed
 
     @property
     def open(self) -> bool:
@@ -137,8 +133,7 @@ class _Rows:
 
     def counts(self) -> Undecided:
         """Return how many are left."""
-        disputed = self.undecided if self.disputed is None else self.undecided & self.disputed
-        formulation = 0 if self.disputed is None else int(disputed.sum())
+        formulation = int((self.undecided & self.disputed).sum())
         return Undecided(int(self.undecided.sum()) - formulation, formulation, self.undecided.size)
 
 

@@ -66,7 +66,7 @@ from svmcvx.formulations.multiclass.machines import (
 )
 from svmcvx.formulations.multiclass.statement import MulticlassStatement, lengths
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.binary import checked_rows, interval_of, require_data
+from svmcvx.guarantees.binary import checked_rows, optimum_of, require_data
 from svmcvx.guarantees.theorem import (
     Chosen,
     DualTerms,
@@ -180,7 +180,7 @@ def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
         )
     data, model = statement.scores.data, cast("MulticlassModel", solution.model)
     require_data(solution, data)
-    found = interval_of(solution, statement)
+    found = optimum_of(solution, statement)
     alpha = statement.multipliers(found.dual)
     make: Callable[..., Theorem]
     if isinstance(statement, M3SVM):

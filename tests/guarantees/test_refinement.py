@@ -15,47 +15,39 @@ RBF = sx.RBF(0.5)
 WEIGHT = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 80)
 
 
+BINARY, SEVERAL, SIDES = (X, Y), (X, THREE), (X, X[:, 0] > 0.0)
+
+
 @pytest.mark.parametrize(
-    ("solve", "labels"),
+    ("solve", "data", "settings"),
     [
-        (
-            lambda tol: sx.fast.psvm(
-                X, Y, p=1.5, C=10.0, kernel=RBF, sample_weight=WEIGHT, tol=tol
-            ),
-            Y,
-        ),
-        (lambda tol: sx.fast.psvm(X, Y, C=10.0, tol=tol), Y),
-        (lambda tol: sx.fast.psvm(X, Y, p=2.0, intercept="none", tol=tol), Y),
-        (lambda tol: sx.fast.psvm(X, Y, kernel=RBF, intercept="penalised", tol=tol), Y),
-        (lambda tol: sx.solve(sx.odm_dual(X, Y, C1=9.0, C2=2.0, D=0.1), tol=tol), Y),
-        (lambda tol: sx.fast.odm(X, Y, C1=9.0, C2=2.0, D=0.1, intercept=True, tol=tol), Y),
-        (lambda tol: sx.fast.odml(X, Y, C=9.0, lam1=0.1, lam2=0.1, kernel=RBF, tol=tol), Y),
-        (lambda tol: sx.fast.hard_margin(X, X[:, 0] > 0.0, tol=tol), X[:, 0] > 0.0),
-        (lambda tol: sx.fast.multiclass(X, THREE, loss="crammer_singer", lam=0.1, tol=tol), THREE),
-        (
-            lambda tol: sx.fast.multiclass(
-                X, THREE, loss="topk", k=2, lam=0.1, intercept=False, tol=tol
-            ),
-            THREE,
-        ),
-        (lambda tol: sx.fast.m3svm(X, THREE, lam=0.1, p=3.0, loss="logistic", tol=tol), THREE),
-        (
-            lambda tol: (
-                sx.PSVMClassifier(kernel=RBF, tol=tol, solver="fast").fit(X, THREE).solution_
-            ),
-            THREE,
-        ),
-        (
-            lambda tol: (
-                sx.ODMClassifier(multiclass="ovr", tol=tol, solver="fast").fit(X, THREE).solution_
-            ),
-            THREE,
-        ),
+        (sx.fast.psvm, BINARY, {"p": 1.5, "C": 10.0, "kernel": RBF, "sample_weight": WEIGHT}),
+        (sx.fast.psvm, BINARY, {"C": 10.0}),
+        (sx.fast.psvm, BINARY, {"p": 2.0, "intercept": "none"}),
+        (sx.fast.psvm, BINARY, {"kernel": RBF, "intercept": "penalised"}),
+        (sx.odm_dual, BINARY, {"C1": 9.0, "C2": 2.0, "D": 0.1}),
+        (sx.fast.odm, BINARY, {"C1": 9.0, "C2": 2.0, "D": 0.1, "intercept": True}),
+        (sx.fast.odml, BINARY, {"C": 9.0, "lam1": 0.1, "lam2": 0.1, "kernel": RBF}),
+        (sx.fast.hard_margin, SIDES, {}),
+        (sx.fast.multiclass, SEVERAL, {"loss": "crammer_singer", "lam": 0.1}),
+        (sx.fast.multiclass, SEVERAL, {"loss": "topk", "k": 2, "lam": 0.1, "intercept": False}),
+        (sx.fast.m3svm, SEVERAL, {"lam": 0.1, "p": 3.0, "loss": "logistic"}),
+        (sx.PSVMClassifier, SEVERAL, {"kernel": RBF, "solver": "fast"}),
+        (sx.ODMClassifier, SEVERAL, {"multiclass": "ovr", "solver": "fast"}),
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_every_row_is_decided_at_last(solve, labels):
-    loose = solve(0.3)
+def test_every_row_is_decided_at_last(solve, data, settings):
+    labels = data[1]
+
+    def solved(tol):
+        if isinstance(solve, type):
+            return solve(tol=tol, **settings).fit(*data).solution_
+        if solve is sx.odm_dual:
+            return sx.solve(solve(*data, **settings), tol=tol)
+        return solve(*data, tol=tol, **settings)
+
+    loose = solved(0.3)
     before = sx.guarantee(loose, X, labels).scores(T)
     found = refine(loose, X, labels, T)
     assert found.undecided == (0, 0, 60)
@@ -64,7 +56,7 @@ def test_every_row_is_decided_at_last(solve, labels):
     decided = exact.predict(T)
     # What the loose solution decides is decided in the same way.
     assert (decided[before.decided] == before.labels[before.decided]).all()
-    reference = sx.guarantee(solve(1e-10), X, labels).scores(T)
+    reference = sx.guarantee(solved(1e-10), X, labels).scores(T)
     assert (decided[reference.decided] == reference.labels[reference.decided]).all()
     assert found.formulation == loose.formulation
     assert refine(found, X, labels, T) is not found

@@ -260,17 +260,27 @@ def test_classes_that_are_not_separable_and_limits_of_the_hard_margin():
 def test_labels_and_weights_that_stand_alone_may_be_any_kind():
     X, y = data()
     blocks = RowBlocks([Loaded(X[:100]), Loaded(X[100:])], labelled=False, lengths=[100, 200])
-    found = psvm(blocks, y, C=1.0, p=2.0)
-    overlap(found, psvm(X, y, C=1.0, p=2.0))
+    overlap(psvm(blocks, y, C=1.0, p=2.0), psvm(X, y, C=1.0, p=2.0))
     with pytest.raises(sx.DataError, match="has no labels"):
         blocks.y  # noqa: B018
-    with pytest.raises(sx.DataError, match="300 rows"):
-        psvm(blocks, y[:-1], C=1.0, p=2.0)
-    with pytest.raises(sx.DataError, match="another source"):
-        psvm(split(X, y, []), split(X, y, []).y, C=1.0, p=2.0)
-    unknown = RowBlocks([Loaded(X)], labelled=False)
-    with pytest.raises(sx.DataError, match="lengths of the blocks are not known"):
-        psvm(unknown, y, C=1.0, p=2.0)
+    other, unknown = split(X, y, []).y, RowBlocks([Loaded(X)], labelled=False)
+    for source, labels, words in (
+        (blocks, y[:-1], "300 rows"),
+        (split(X, y, []), other, "another source"),
+        (unknown, y, "lengths of the blocks are not known"),
+    ):
+        with pytest.raises(sx.DataError, match=words):
+            psvm(source, labels, C=1.0, p=2.0)
+
+
+class Shrinking(Loaded):
+    """Rows that become fewer each time."""
+
+    calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return tuple(part[: -self.calls] for part in self.parts)
 
 
 @pytest.mark.parametrize(
@@ -281,28 +291,18 @@ def test_labels_and_weights_that_stand_alone_may_be_any_kind():
         (lambda X, y: (X, np.full(len(y), "yes")), "one class"),
         (lambda X, y: (X.astype(str), y), "numeric"),
         (lambda X, y: (X * 1e200, y), "overflows"),
+        (lambda X, y: [Loaded(X, y), Loaded(X[:, :3], y)], r"block 1: X has 3 features"),
+        (lambda X, y: [Shrinking(X, y)], "must not change"),
     ],
 )
 def test_what_is_wrong_with_a_block_is_said(spoil, words):
-    X, y = spoil(*data())
+    found = spoil(*data())
+    if isinstance(found, list):
+        blocks, y = RowBlocks(found, labelled=True), None
+    else:
+        blocks, y = split(*found, [100, 200]), found[1]
     with pytest.raises(sx.DataError, match=words):
-        psvm(split(X, y, [100, 200]), y, C=1.0, p=2.0)
-
-
-def test_blocks_have_the_same_columns_and_what_was_scanned():
-    X, y = data()
-    with pytest.raises(sx.DataError, match=r"block 1: X has 3 features"):
-        psvm(RowBlocks([Loaded(X, y), Loaded(X[:, :3], y)], labelled=True), None, C=1.0, p=2.0)
-
-    class Shrinking:
-        calls = 0
-
-        def __call__(self):
-            self.calls += 1
-            return X[: 300 - self.calls], y[: 300 - self.calls]
-
-    with pytest.raises(sx.DataError, match="must not change"):
-        psvm(RowBlocks([Shrinking()], labelled=True), None, C=1.0, p=2.0)
+        psvm(blocks, y, C=1.0, p=2.0)
 
 
 @pytest.mark.parametrize(
@@ -322,29 +322,35 @@ def test_arguments_that_blocks_do_not_go_with(arguments, words):
 
 def test_files_that_are_not_what_they_should_be(tmp_path):
     X, y = data()
-    with pytest.raises(sx.DataError, match="there is no file"):
-        RowBlocks.from_npy(tmp_path / "none-*.npy")
-    np.save(tmp_path / "F.npy", np.asfortranarray(X))
-    with pytest.raises(sx.DataError, match="stored by columns"):
-        RowBlocks.from_npy(tmp_path / "F.npy")
-    np.save(tmp_path / "O.npy", y.astype(object), allow_pickle=True)
-    with pytest.raises(sx.DataError, match="Python objects"):
-        RowBlocks.from_npy(tmp_path / "O.npy")
-    (tmp_path / "text.npy").write_text("no array")
-    with pytest.raises(sx.DataError, match="cannot be read"):
-        RowBlocks.from_npy(tmp_path / "text.npy")
-    with pytest.raises(sx.DataError, match="Parquet"):
-        RowBlocks.from_parquet(tmp_path / "text.npy")
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y[:10])
-    with pytest.raises(sx.DataError, match="one label"):
-        RowBlocks.from_npy(tmp_path / "X.npy", tmp_path / "y.npy")
+    np.save(tmp_path / "F.npy", np.asfortranarray(X))
+    np.save(tmp_path / "O.npy", y.astype(object), allow_pickle=True)
+    (tmp_path / "text.npy").write_text("no array")
     pd.DataFrame(X).rename(columns=str).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(sx.DataError, match="no column 'label'"):
-        RowBlocks.from_parquet(tmp_path / "a.parquet", target="label")
     (tmp_path / "a.txt").write_text("1 1:2\nnot a number\n")
-    with pytest.raises(sx.DataError, match="LIBSVM text"):
-        psvm(RowBlocks.from_libsvm(tmp_path / "a.txt", n_features=2), None, C=1.0, p=2.0)
+    (tmp_path / "b").write_text("1 1:1 3000000000:1\n")
+    (tmp_path / "empty").write_text("# nothing\n\n")
+    pd.DataFrame({"a": [], "y": []}).to_parquet(tmp_path / "empty.parquet")
+    np.save(tmp_path / "empty.npy", np.zeros((0, 2)))
+    text = partial(RowBlocks.from_libsvm, n_features=2)
+    for read, name, words in (
+        (RowBlocks.from_npy, "none-*.npy", "there is no file"),
+        (RowBlocks.from_npy, "F.npy", "stored by columns"),
+        (RowBlocks.from_npy, "O.npy", "Python objects"),
+        (RowBlocks.from_npy, "text.npy", "cannot be read"),
+        (partial(RowBlocks.from_npy, y=tmp_path / "y.npy"), "X.npy", "one label"),
+        (RowBlocks.from_npy, "empty.npy", "has no rows"),
+        (RowBlocks.from_parquet, "text.npy", "Parquet"),
+        (partial(RowBlocks.from_parquet, target="label"), "a.parquet", "no column 'label'"),
+        (RowBlocks.from_parquet, "empty.parquet", "has no rows"),
+        (lambda path: text(path).loaders[0](), "b", "line 1 has an index above 2147483647"),
+        (lambda path: psvm(text(path), None, C=1.0, p=2.0), "a.txt", "LIBSVM text"),
+        (text, "empty", "has no rows"),
+        (sx.datasets.load, "empty", "has no rows|no known type"),
+    ):
+        with pytest.raises(sx.DataError, match=words):
+            read(tmp_path / name)
 
 
 @pytest.mark.parametrize("fault", ["vanishes", "shrinks"])
@@ -407,21 +413,6 @@ def test_a_stored_block_is_that_of_the_text(tmp_path):
     (tmp_path / "f2" / "train.svm").write_text(texts["f1"] * 10)
     with pytest.raises(sx.DataError, match="has changed near byte 0"):
         found["f2"]()
-
-
-def test_files_without_rows_are_refused(tmp_path):
-    (tmp_path / "a").write_text("# nothing\n\n")
-    for read in (partial(RowBlocks.from_libsvm, n_features=2), sx.datasets.load):
-        with pytest.raises(sx.DataError, match=r"has no rows|no known type"):
-            read(tmp_path / "a")
-    pd.DataFrame({"a": [], "y": []}).to_parquet(tmp_path / "a.parquet")
-    np.save(tmp_path / "a.npy", np.zeros((0, 2)))
-    for read in (RowBlocks.from_parquet, RowBlocks.from_npy):
-        with pytest.raises(sx.DataError, match="has no rows"):
-            read(tmp_path / f"a.{read.__name__[5:]}")
-    (tmp_path / "b").write_text("1 1:1 3000000000:1\n")
-    with pytest.raises(sx.DataError, match="line 1 has an index above 2147483647"):
-        RowBlocks.from_libsvm(tmp_path / "b", n_features=2).loaders[0]()
 
 
 def test_the_saved_index_of_a_frame_is_no_feature(tmp_path):
@@ -563,6 +554,11 @@ def cluster():
         yield client
 
 
+def kill_a_worker(cluster, killed):
+    killed.append(next(iter(cluster.run(os.getpid).values())))
+    os.kill(killed[0], signal.SIGKILL)
+
+
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, tmp_path):
     X, y = data()
@@ -575,8 +571,7 @@ def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, t
 
     def kill(progress):
         if not killed:
-            killed.append(next(iter(cluster.run(os.getpid).values())))
-            os.kill(killed[0], signal.SIGKILL)
+            kill_a_worker(cluster, killed)
 
     # The first answer loses a worker in the middle; the second finds another one, which has no
     # states yet.
@@ -597,8 +592,7 @@ def test_a_source_that_changes_while_a_worker_is_lost_is_noticed(cluster, tmp_pa
     def replace_and_kill(progress):
         if not killed:
             np.save(tmp_path / "X.npy", X[::-1])
-            killed.append(next(iter(cluster.run(os.getpid).values())))
-            os.kill(killed[0], signal.SIGKILL)
+            kill_a_worker(cluster, killed)
 
     with pytest.raises(sx.DataError, match=r"block \d.*must not change"):
         psvm(blocks, labels, C=0.1, p=2.0, tol=1e-4, callback=replace_and_kill)
