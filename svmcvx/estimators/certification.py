@@ -47,7 +47,7 @@ from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, PenalisedPSVM
 from svmcvx.formulations.multiclass.losses import Softmax
 from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement
-from svmcvx.formulations.multiclass.statement import AbsoluteSum, ScoreSpace, SquaredNorms
+from svmcvx.formulations.multiclass.statement import Regulariser, ScoreSpace
 from svmcvx.kernels import Kernel, Linear, as_kernel
 from svmcvx.model import KernelModel, LinearModel, Model
 
@@ -379,7 +379,7 @@ def _certify_logistic(
     data = multiclass_data(X, labels, float(fitted.C) * weight)
     scores = ScoreSpace(data, "free" if fitted.fit_intercept else "none")
     lam = 1.0 if halved or absolute else 0.5
-    name, penalty = "multinomial_lr", AbsoluteSum() if absolute else SquaredNorms()
+    name, penalty = "multinomial_lr", Regulariser.ABSOLUTE if absolute else Regulariser.SQUARES
     name = f"sparse_{name}" if absolute else name
     statement = ClassicalStatement(scores, Softmax(), name, penalty, lam)
     W = np.asarray(fitted.coef_, dtype=np.float64).T

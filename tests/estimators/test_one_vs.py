@@ -94,19 +94,6 @@ def test_votes_then_sums_then_order(data):
         assert label == max(range(c), key=lambda k: (votes[k], sums[k], -k))
 
 
-@pytest.mark.parametrize(
-    ("scores", "winner"),
-    [
-        # Each class has one vote; the sums are equal, and the first class wins, or differ.
-        *(((-1.0, 1.0, -1.0), "a"), ((-2.0, 0.5, -2.0), "a"), ((-0.5, 2.0, -0.5), "c"))
-    ],
-)
-def test_a_cycle_of_votes_is_decided_by_the_sums_and_then_by_the_order(scores, winner):
-    members = tuple(LinearModel([0.0, 0.0], b, [0, 1], [0]) for b in scores)
-    cycle = OneVsModel(scheme="ovo", members=members, classes=np.array(["a", "b", "c"]))
-    assert cycle.predict([[0.0, 0.0]]).tolist() == [winner]
-
-
 @pytest.mark.parametrize("scheme", ["ovo", "ovr"])
 def test_precomputed_kernels_are_sliced_in_rows_and_columns(scheme):
     direct = sx.PSVMClassifier(kernel=sx.RBF(0.4), multiclass=scheme, tol=1e-10).fit(X, Y)

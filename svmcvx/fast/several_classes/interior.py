@@ -17,20 +17,18 @@ from svmcvx.arrays import Floats
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.several_classes.interior_passes import interior_step
 from svmcvx.fast.several_classes.newton import ScoreBounds, shortened
-from svmcvx.fast.several_classes.penalties import PairPenalty, WeightPenalty
+from svmcvx.fast.several_classes.penalties import PairPenalty
 from svmcvx.fast.several_classes.systems import ScoreSystem
 from svmcvx.solution import Status
 
 
 def interior_steps(
-    system: ScoreSystem, penalty: WeightPenalty, bounds: ScoreBounds, monitor: Monitor, work: float
+    system: ScoreSystem, penalty: PairPenalty, bounds: ScoreBounds, monitor: Monitor, work: float
 ) -> tuple[Status, int, Floats] | None:
     """Step inside the bounds; return status, steps and multipliers, None if not applicable."""
     domain, (r, c) = bounds.statement.loss.linear_pieces, system.shape
     own = system.scores.data.n * (c * r) ** 2 / 4.0 + system.unknowns**3 / 3.0
-    if domain is None or system.sparse or own > work:
-        return None
-    if not isinstance(penalty, PairPenalty) or penalty.p < 2:
+    if domain is None or system.sparse or own > work or penalty.p < 2:
         return None
     data = system.scores.data
     # Where one multiplier alone reaches the bound of the sum, it needs no other bound.

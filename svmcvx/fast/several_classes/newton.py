@@ -33,13 +33,7 @@ from svmcvx.certificate.bounded import quietly
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor, earlier_solution
 from svmcvx.fast.several_classes import projection_passes as passes
-from svmcvx.fast.several_classes.penalties import (
-    TINY,
-    AbsolutePenalty,
-    PairPenalty,
-    PairTerms,
-    WeightPenalty,
-)
+from svmcvx.fast.several_classes.penalties import TINY, AbsolutePenalty, PairPenalty
 from svmcvx.fast.several_classes.systems import (
     Curvature,
     FaceCurvature,
@@ -103,14 +97,14 @@ class MulticlassSettings:
     largest_block: int = 1500
 
 
-def penalty_of(statement: MulticlassStatement, system: ScoreSystem) -> WeightPenalty:
+def penalty_of(statement: MulticlassStatement, system: ScoreSystem) -> PairPenalty:
     c, d, q = system.scores.data.c, system.columns, system.q
     if isinstance(statement, M3SVM):
         return PairPenalty(c, d, q, lam=statement.lam, p=statement.p, eps=statement.eps)
     classical = cast(ClassicalStatement, statement)
     kappa = classical.regulariser.curvature(c)
     if kappa is None:
-        return AbsolutePenalty(c, d, classical.lam)
+        return AbsolutePenalty(c, d, q, lam=classical.lam, p=1.0, eps=0.0)
     return PairPenalty(c, d, q, lam=classical.lam * kappa / c, p=2.0, eps=0.0)
 
 
@@ -256,7 +250,7 @@ class AugmentedNewton:
     def __init__(
         self,
         system: ScoreSystem,
-        penalty: WeightPenalty,
+        penalty: PairPenalty,
         bounds: ScoreBounds,
         monitor: Monitor,
         U: Floats,
@@ -295,7 +289,7 @@ class AugmentedNewton:
         """Choose the first σ and the first centre, for observations of so large a mean square."""
         penalty, weight = self.penalty, float(self.system.weight.mean())
         rho = 0.1 * weight
-        if isinstance(penalty, PairPenalty) and penalty.p == 2:
+        if penalty.p == 2:
             rho = 2.0 * penalty.lam * self.system.shape[1]
         self.unit = min(rho / squares, weight)
         envelope.sigma = self.unit * (
@@ -441,7 +435,7 @@ class AugmentedNewton:
         faces = curvature.owner.size if isinstance(curvature, FaceCurvature) else n * c**2 / 2
         work = rows**3 / 3.0 + faces * r**2
         limit = settings.smooth_direct_work if self.envelope is None else settings.direct_work
-        if isinstance(curvature, FaceCurvature) and isinstance(terms, PairTerms):
+        if isinstance(curvature, FaceCurvature):
             m = curvature.owner.size
             own = m**3 / 3.0 + 4.0 * m**2 + min(n, m) ** 2 * r
             inverse = terms.inverse()
@@ -453,7 +447,7 @@ class AugmentedNewton:
         if rows <= settings.largest_direct and work <= limit:
             self.kinds.add("by classes")
             step = system.direct_step(gradient, curvature, terms)
-            if isinstance(self.penalty, AbsolutePenalty):
+            if not terms.shift_invariant:
                 # The linearised equations lose less to rounding than the next point's multipliers.
                 change = curvature.product(np.asarray(system.Z @ step))
                 self.predicted = np.asarray(self.alpha) + np.take_along_axis(
@@ -473,9 +467,9 @@ class AugmentedNewton:
 
 
 @quietly
-def shortened(alpha: Floats, penalty: WeightPenalty, scores: ScoreSpace) -> Floats:
+def shortened(alpha: Floats, penalty: PairPenalty, scores: ScoreSpace) -> Floats:
     """Return a hinge's multipliers times their best share, for squares; others unchanged."""
-    if not (isinstance(penalty, PairPenalty) and penalty.p == 2 and not penalty.eps):
+    if penalty.p != 2 or penalty.eps:
         return alpha
     squares = float((scores.gradient(alpha).W.value ** 2).sum())
     curvature = 2.0 * penalty.lam * scores.data.c

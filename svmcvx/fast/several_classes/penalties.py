@@ -16,8 +16,8 @@ Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import scipy.linalg as sl
@@ -35,68 +35,16 @@ TINY = float(np.finfo(np.float64).tiny)
 LEAST_NU = 1e-12
 
 
-class Terms(ABC):
-    """A penalty at a point U, with the derivatives of the smoothed one."""
-
-    # Whether the same vector added to the columns of all classes changes nothing.
-    shift_invariant: bool
-    # Second derivative of the biases that is added.
-    damping: float
-    penalty: WeightPenalty
-    value: float
-    gradient: Floats
-
-    @abstractmethod
-    def edge(self, k: int, j: int) -> Floats:
-        """Return minus the second derivatives in the columns of classes k < j, as a new array."""
-
-    def own(self, k: int) -> Floats | float:
-        """Return the diagonal of what those of class k are more than the sum of its edges."""
-        return 0.0
-
-    @abstractmethod
-    def diagonal(self, k: int) -> Floats:
-        """Return the diagonal of the second derivatives in the column of class k."""
-
-    @abstractmethod
-    def product(self, D: Floats) -> Floats:
-        """Return the change of the gradient with U."""
-
-    def damp(self, gradient: Floats) -> None:
-        """Add curvature where there may be none, in proportion to the whole gradient."""
-        self.damping = 1e-2 * float(np.abs(gradient[self.penalty.columns :]).max(initial=0.0))
-
-    @abstractmethod
-    def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
-        """Return the duality gap's parts from the whole gradient and from smoothing."""
-
-
-class WeightPenalty(ABC):
-    """A penalty of the weights, smoothed by `nu` (0 if smooth), with multipliers `flow`."""
-
-    columns: int
-    nu = 0.0
-    flow: Floats | None = None
-
-    @abstractmethod
-    def at(self, U: Floats) -> Terms:
-        """Return the penalty at a point."""
-
-    @abstractmethod
-    def start_smoothing(self, width: float, length: float) -> None:
-        """Choose ν with an error of at most `width`; `length` moves scores by 1."""
-
-    @abstractmethod
-    def move(self, U: Floats, D: Floats, length: float) -> None:
-        """Change the flow along with a step from U."""
-
-
-class PairPenalty(WeightPenalty):
+class PairPenalty:
     r"""The penalty :math:`\lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)` with
     :math:`b = q'U`, on rows that sum to zero.
 
-    For p = 2 and ε = 0 it is :math:`\lambda c\|W\|_F^2`.
+    For p = 2 and ε = 0 it is :math:`\lambda c\|W\|_F^2`. For p < 2 it is smoothed by `nu`, with
+    multipliers `flow`.
     """
+
+    nu = 0.0
+    flow: Floats | None = None
 
     def __init__(
         self, c: int, columns: int, q: Floats, *, lam: float, p: float, eps: float
@@ -104,29 +52,44 @@ class PairPenalty(WeightPenalty):
         self.columns, self.q = columns, q
         self.lam, self.p, self.eps = lam, p, eps
         self.P = pair_differences(c)
+        # How many norms are summed.
+        self.count = self.vectors(np.zeros((columns, c))).shape[1]
         self.pairs = {pair: m for m, pair in enumerate(itertools.combinations(range(c), 2))}
 
     def at(self, U: Floats) -> PairTerms:
+        """Return the penalty at a point."""
         return PairTerms(self, U)
 
+    def vectors(self, W: Floats) -> Floats:
+        """Return the vectors whose norms are summed, as columns."""
+        return np.asarray(W @ self.P)
+
+    def adjoint(self, flow: Floats) -> Floats:
+        """Return the gradient in W from that in the vectors."""
+        return np.asarray(flow @ self.P.T)
+
     def start_smoothing(self, width: float, length: float) -> None:
+        """Choose ν with an error of at most `width`; `length` moves scores by 1."""
         if self.p < 2:
-            error = width / (self.lam * len(self.pairs))
+            error = width / (self.lam * self.count)
             self.nu = max(min(error ** (1.0 / self.p), length), LEAST_NU)
 
     def move(self, U: Floats, D: Floats, length: float) -> None:
+        """Change the flow along with a step from U."""
         if self.p < 2:
             terms = self.at(U)
-            full = terms.flow + terms.flow_change(D[: self.columns] @ self.P)
+            full = terms.flow + terms.flow_change(self.vectors(D[: self.columns]))
             own = terms.flow if self.flow is None else self.flow
             self.flow = own + min(length, 1.0) * (full - own)
 
 
-class PairTerms(Terms):
-    """Pairs of weights at a point, with norms r, smoothed, and their flows."""
+class PairTerms:
+    """A penalty at a point U, with the norms r of its vectors V, smoothed, and their flows."""
 
-    penalty: PairPenalty
+    # Whether the same vector added to the columns of all classes changes nothing.
     shift_invariant = True
+    # Second derivative of the biases that is added.
+    damping: float
 
     @quietly
     def __init__(self, penalty: PairPenalty, U: Floats) -> None:
@@ -139,7 +102,7 @@ class PairTerms(Terms):
         self.gradient[:d] = (self.rho + 2.0 * eps) * self.W
         if not self.rho:
             self.value += penalty.lam * float((self.size**penalty.p).sum())
-            self.gradient[:d] += self.flow @ penalty.P.T
+            self.gradient[:d] += penalty.adjoint(self.flow)
         if eps:
             b = q @ U
             self.value += eps * float(b @ b)
@@ -147,7 +110,7 @@ class PairTerms(Terms):
 
     @cached_property
     def V(self) -> Floats:
-        return np.asarray(self.W @ self.penalty.P)
+        return self.penalty.vectors(self.W)
 
     @cached_property
     def size(self) -> Floats:
@@ -166,7 +129,10 @@ class PairTerms(Terms):
         return self.stiffness * self.V
 
     def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
-        """By Fenchel's and Young's inequality, at the flows and at those without a residual."""
+        """Return the duality gap's parts from the whole gradient and from smoothing.
+
+        By Fenchel's and Young's inequality, at the flows and at those without a residual.
+        """
         W, b = gradient[: self.penalty.columns], gradient[self.penalty.columns :]
         biases = float(np.abs(b).sum())
         if self.rho:
@@ -187,6 +153,10 @@ class PairTerms(Terms):
         conjugates = hinge_power_conjugate(size, lam, p)
         return outside + float((lam * self.size**p + conjugates - size * self.size).sum())
 
+    def damp(self, gradient: Floats) -> None:
+        """Add curvature where there may be none, in proportion to the whole gradient."""
+        self.damping = 1e-2 * float(np.abs(gradient[self.penalty.columns :]).max(initial=0.0))
+
     @cached_property
     def _radial(self) -> Floats:
         exponent, square = self.penalty.p - 2.0, 2.0 * self.r**2
@@ -201,20 +171,23 @@ class PairTerms(Terms):
         return np.asarray(scaled * (self.r / np.maximum(lengths(scaled, 2), self.r)))
 
     def flow_change(self, dV: Floats) -> Floats:
+        """Return the change of the flows with the vectors."""
         along = self._along * (self.V * dV).sum(axis=0) + self.V * (self._along * dV).sum(axis=0)
         return np.asarray(self.stiffness * (dV + self._radial * along))
 
     def product(self, D: Floats) -> Floats:
+        """Return the change of the gradient with U."""
         penalty, dW = self.penalty, D[: self.penalty.columns]
         image = np.zeros_like(D)
         if penalty.eps:
             image += 2.0 * penalty.eps * np.outer(penalty.q, penalty.q @ D)
         image[: penalty.columns] += (self.rho + 2.0 * penalty.eps) * dW
         if not self.rho:
-            image[: penalty.columns] += self.flow_change(dW @ penalty.P) @ penalty.P.T
+            image[: penalty.columns] += penalty.adjoint(self.flow_change(penalty.vectors(dW)))
         return np.asarray(image)
 
     def edge(self, k: int, j: int) -> Floats:
+        """Return minus the second derivatives in the columns of classes k < j, as a new array."""
         penalty, d, c = self.penalty, self.penalty.columns, self.W.shape[1]
         matrix = np.zeros((penalty.q.size, penalty.q.size))
         if penalty.eps:
@@ -228,7 +201,12 @@ class PairTerms(Terms):
         matrix.ravel()[: d * matrix.shape[0] : matrix.shape[0] + 1] += diagonal
         return matrix
 
+    def own(self, k: int) -> Floats | float:
+        """Return the diagonal of what those of class k are more than the sum of its edges."""
+        return 0.0
+
     def diagonal(self, k: int) -> Floats:
+        """Return the diagonal of the second derivatives in the column of class k."""
         penalty, c = self.penalty, self.W.shape[1]
         shares = 2.0 * penalty.eps * (c - 1) / c
         diagonal = shares * penalty.q**2
@@ -292,54 +270,46 @@ class PairInverse:
         return matrix
 
 
-class AbsolutePenalty(WeightPenalty):
-    def __init__(self, c: int, columns: int, lam: float) -> None:
-        self.columns, self.lam, self.entries = columns, lam, columns * c
+class AbsolutePenalty(PairPenalty):
+    r"""The penalty :math:`\lambda\sum_{jk}|W_{jk}|`: a norm of each entry, at p = 1 and ε = 0."""
 
-    def at(self, U: Floats) -> AbsoluteTerms:
+    def at(self, U: Floats) -> PairTerms:
         return AbsoluteTerms(self, U)
 
-    def start_smoothing(self, width: float, length: float) -> None:
-        self.nu = max(min(width / (self.lam * self.entries), length), LEAST_NU)
+    def vectors(self, W: Floats) -> Floats:
+        return W.reshape(1, -1)
+
+    def adjoint(self, flow: Floats) -> Floats:
+        return flow.reshape(self.columns, -1)
 
     def move(self, U: Floats, D: Floats, length: float) -> None:
-        terms = self.at(U)
-        own = terms.flow if self.flow is None else self.flow
-        full = terms.flow + terms.second * D[: self.columns]
+        own = np.abs(self.at(U).flow if self.flow is None else self.flow)
+        super().move(U, D, length)
         # At a bound the second derivative is too small for a move: a tenth is left.
-        reach = np.abs(own) + 0.9 * (self.lam - np.abs(own))
-        self.flow = np.clip(own + min(length, 1.0) * (full - own), -reach, reach)
+        reach = own + 0.9 * (self.lam - own)
+        self.flow = np.clip(cast(Floats, self.flow), -reach, reach)
 
 
-class AbsoluteTerms(Terms):
-    penalty: AbsolutePenalty
+class AbsoluteTerms(PairTerms):
     shift_invariant = False
 
-    def __init__(self, penalty: AbsolutePenalty, U: Floats) -> None:
-        self.penalty, self.rows, self.W = penalty, U.shape[0], U[: penalty.columns]
-        self.root = np.hypot(self.W, penalty.nu)
-        self.flow = penalty.lam * np.divide(
-            self.W, self.root, out=np.zeros_like(self.W), where=self.root > 0
-        )
-        self.value = penalty.lam * float(np.abs(self.W).sum())
-        self.gradient = np.zeros_like(U)
-        self.gradient[: penalty.columns] = self.flow
-
     def gap(self, gradient: Floats, losses: float) -> tuple[float, float]:
-        missing, b = gradient[: self.penalty.columns], gradient[self.penalty.columns :]
-        excess = float(np.abs(self.flow - missing).max()) / self.penalty.lam - 1.0
+        penalty, size = self.penalty, self.size
+        missing, b = gradient[: penalty.columns], gradient[penalty.columns :]
+        excess = float(np.abs(penalty.adjoint(self.flow) - missing).max()) / penalty.lam - 1.0
         part = abs(float((missing * self.W).sum())) + float(np.abs(b).sum())
         # λ|w|(1 − |w|/r), without cancellation.
-        size, share = np.abs(self.W), self.penalty.nu / self.root
-        smoothing = self.penalty.lam * float(
-            (size * share * (self.penalty.nu / (self.root + size))).sum()
-        )
-        return part + max(excess, 0.0) * losses, smoothing
+        lost = size * (penalty.nu / self.r) * (penalty.nu / (self.r + size))
+        return part + max(excess, 0.0) * losses, penalty.lam * float(lost.sum())
 
     @cached_property
     def second(self) -> Floats:
+        """The second derivatives, linearised in the multipliers too."""
         s = self.flow if self.penalty.flow is None else self.penalty.flow
-        return np.asarray(np.maximum(self.penalty.lam - s * (self.W / self.root), 0.0) / self.root)
+        return np.asarray(np.maximum(self.penalty.lam - s * (self.V / self.r), 0.0) / self.r)
+
+    def flow_change(self, dV: Floats) -> Floats:
+        return self.second * dV
 
     def damp(self, gradient: Floats) -> None:
         super().damp(gradient)
@@ -347,16 +317,14 @@ class AbsoluteTerms(Terms):
         self.shift = common / max(float(np.abs(self.W).max()), self.penalty.nu, TINY)
 
     def product(self, D: Floats) -> Floats:
-        image = np.repeat(self.shift * D.mean(axis=1, keepdims=True), D.shape[1], axis=1)
-        image[: self.penalty.columns] += self.second * D[: self.penalty.columns]
-        return np.asarray(image)
+        return np.asarray(super().product(D) + self.shift * D.mean(axis=1, keepdims=True))
 
     def edge(self, k: int, j: int) -> Floats:
-        return np.diag(np.full(self.rows, -self.shift / self.W.shape[1]))
+        return np.diag(np.full(self.penalty.q.size, -self.shift / self.W.shape[1]))
 
     def own(self, k: int) -> Floats:
-        own = np.full(self.rows, self.shift)
-        own[: self.penalty.columns] += self.second[:, k]
+        own = np.full(self.penalty.q.size, self.shift)
+        own[: self.penalty.columns] += self.penalty.adjoint(self.second)[:, k]
         return own
 
     def diagonal(self, k: int) -> Floats:

@@ -207,26 +207,23 @@ def face_rows(state, mode, codes, k, boxed, owner, rows):
 
 
 @compiled(nogil=True)
-def face_product(owner, rows, S, out):
-    """Add to `out` the image of scores `S` under the projectors onto the faces."""
-    c = S.shape[1]
-    for v in range(owner.size):
-        i = owner[v]
-        along = 0.0
-        for k in range(c):
-            along += rows[v, k] * S[i, k]
-        for k in range(c):
-            out[i, k] += along * rows[v, k]
-
-
-@compiled(nogil=True)
 def project_smoothed(raw, s, sigma, delta, a, h):
     r"""Write a with :math:`2a/s = 1 + x/\sqrt{x^2+\delta^2}`, x = (raw − a)/σ, and derivatives."""
     n, m = raw.shape
     for i in range(n):
         for j in range(m):
-            low, high = (raw[i, j] - s[i]) / sigma, raw[i, j] / sigma
-            x = min(max(0.0, low), high)
+            # The sign of x is that of the share; half of the bracket, and where the multiplier is
+            # inside, the x at which raw itself would be a, are as large at least.
+            share, middle = 2.0 * raw[i, j] / s[i] - 1.0, (raw[i, j] - 0.5 * s[i]) / sigma
+            if share > 0.0:
+                low, high = max(0.0, (raw[i, j] - s[i]) / sigma), middle
+                x = low
+            else:
+                low, high = middle, min(0.0, raw[i, j] / sigma)
+                x = high
+            if abs(share) < 1.0:
+                x = delta * share / np.sqrt(1.0 - share * share)
+                x = min(max(x, low), high)
             for _ in range(100):
                 root = np.hypot(x, delta)
                 tail = delta / root * (delta / (root + abs(x))) / 2.0

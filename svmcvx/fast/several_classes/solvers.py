@@ -23,7 +23,6 @@ from svmcvx.fast.several_classes.newton import (
     penalty_of,
     start_from,
 )
-from svmcvx.fast.several_classes.penalties import PairPenalty
 from svmcvx.fast.several_classes.systems import ScoreSystem, centred
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.machines import bound_classical, bound_m3svm
@@ -71,13 +70,6 @@ def multiclass(
     -------
     Solution
         The method is deterministic: the same arguments give the same numbers.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` does not fit the data.
-    BuildError
-        If a factor of data with more columns than rows would not fit into memory.
 
     Notes
     -----
@@ -146,13 +138,6 @@ def m3svm(
     Solution
         The method is deterministic: the same arguments give the same numbers.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` does not fit the data.
-    BuildError
-        If a factor of data with more columns than rows would not fit into memory.
-
     Notes
     -----
     Norms are Euclidean; for sums of absolute values (``norm=1``) pass :func:`svmcvx.m3svm` to
@@ -196,7 +181,7 @@ def _solved(
             options: dict[str, Any] = {}
             if start is not None:
                 U, alpha = start
-                U = centred(U) if isinstance(penalty, PairPenalty) else U
+                U = centred(U) if penalty.at(U).shift_invariant else U
             else:
                 tried = interior_steps(system, penalty, bounds, monitor, chosen.interior_work)
                 if tried is not None:

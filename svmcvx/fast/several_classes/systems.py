@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -22,12 +23,11 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import row_sums
 from svmcvx.data import Features
-from svmcvx.fast.several_classes.projection_passes import face_product
 from svmcvx.formulations.multiclass.statement import ScoreSpace
 from svmcvx.numerical import conjugate_gradients
 
 if TYPE_CHECKING:
-    from svmcvx.fast.several_classes.penalties import PairInverse, Terms
+    from svmcvx.fast.several_classes.penalties import PairInverse, PairTerms
 
 Rows: TypeAlias = NDArray[np.intp]
 
@@ -74,6 +74,12 @@ class FaceCurvature:
     def __init__(self, n: int, sigma: float, owner: Rows, rows: Floats) -> None:
         self.n, self.sigma, self.owner, self.rows = n, sigma, owner, rows
 
+    @cached_property
+    def _members(self) -> sp.csr_array:
+        """The matrix that sums the rows of each observation."""
+        places = self.owner, np.arange(self.owner.size)
+        return sp.csr_array((np.ones(self.owner.size), places), shape=(self.n, self.owner.size))
+
     def edge(self, k: int, j: int) -> Floats:
         products = self.rows[:, k] * self.rows[:, j]
         return np.asarray(-self.sigma * np.bincount(self.owner, products, self.n))
@@ -82,9 +88,8 @@ class FaceCurvature:
         return -self.edge(k, k)
 
     def product(self, S: Floats) -> Floats:
-        image = np.zeros_like(S)
-        face_product(self.owner, self.rows, S, image)
-        return self.sigma * image
+        along = row_sums(self.rows * S[self.owner])
+        return np.asarray(self._members @ (self.sigma * along[:, None] * self.rows))
 
 
 # Second derivatives of the losses in the scores, a Laplacian for each observation: weights of the
@@ -151,13 +156,13 @@ class ScoreSystem:
         Z *= np.sqrt(h)[:, None]
         return np.asarray(Z.T @ Z)
 
-    def product(self, D: Floats, curvature: Curvature, penalty: Terms) -> Floats:
+    def product(self, D: Floats, curvature: Curvature, penalty: PairTerms) -> Floats:
         """Return the Newton matrix times D; the biases are damped."""
         image = penalty.product(D) + self.Z.T @ curvature.product(np.asarray(self.Z @ D))
         image[self.columns :] += penalty.damping * centred(D[self.columns :])
         return np.asarray(image)
 
-    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: Terms) -> Floats:
+    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: PairTerms) -> Floats:
         r, c = self.shape
         m = c - 1 if penalty.shift_invariant else c
         matrix = np.empty((m * r, m * r), order="F")
@@ -230,7 +235,7 @@ class ScoreSystem:
         self,
         gradient: Floats,
         curvature: Curvature,
-        penalty: Terms,
+        penalty: PairTerms,
         *,
         forcing: float,
         limit: int,
@@ -251,7 +256,7 @@ class ScoreSystem:
         return found.x
 
     def _preconditioner(
-        self, curvature: Curvature, penalty: Terms, largest_block: int
+        self, curvature: Curvature, penalty: PairTerms, largest_block: int
     ) -> Callable[[Floats], Floats]:
         r, c = self.shape
         # Entries of all blocks together up to which it has them.

@@ -72,14 +72,11 @@ from svmcvx.formulations.multiclass.losses import (
     TopHinge,
 )
 from svmcvx.formulations.multiclass.statement import (
-    AbsoluteSum,
     MulticlassStatement,
-    PairwiseNorms,
     PairwiseStatement,
     PenaltyDerivatives,
     Regulariser,
     ScoreSpace,
-    SquaredNorms,
     dual_lengths,
     lengths,
     pairwise,
@@ -103,17 +100,17 @@ class Machine(NamedTuple):
 
     builder: str
     loss: Callable[[int], ScoreLoss]
-    regulariser: type[Regulariser]
+    regulariser: Regulariser
 
 
 # By the name of the loss that the estimator, the common builder and the specialised solver take.
 MACHINES: dict[str, Machine] = {
-    "weston_watkins": Machine("weston_watkins", lambda k: HingeSum(), SquaredNorms),
-    "crammer_singer": Machine("crammer_singer", lambda k: LargestHinge(), SquaredNorms),
-    "msvm": Machine("msvm", lambda k: HingeSum(), PairwiseNorms),
-    "topk": Machine("topk_svm", TopHinge, SquaredNorms),
-    "softmax": Machine("multinomial_lr", lambda k: Softmax(), SquaredNorms),
-    "sparse_softmax": Machine("sparse_multinomial_lr", lambda k: Softmax(), AbsoluteSum),
+    "weston_watkins": Machine("weston_watkins", lambda k: HingeSum(), Regulariser.SQUARES),
+    "crammer_singer": Machine("crammer_singer", lambda k: LargestHinge(), Regulariser.SQUARES),
+    "msvm": Machine("msvm", lambda k: HingeSum(), Regulariser.PAIRS),
+    "topk": Machine("topk_svm", TopHinge, Regulariser.SQUARES),
+    "softmax": Machine("multinomial_lr", lambda k: Softmax(), Regulariser.SQUARES),
+    "sparse_softmax": Machine("sparse_multinomial_lr", lambda k: Softmax(), Regulariser.ABSOLUTE),
 }
 
 
@@ -134,7 +131,7 @@ class ClassicalStatement(MulticlassStatement):
     def evaluate(self, model: MulticlassModel) -> Evaluation:
         if self.scores.intercept == "none" and np.ptp(model.intercept) > 0:
             return Evaluation(np.inf, 0.0)
-        penalty = exact(self.lam) * self.regulariser.value(exact(model.coef))
+        penalty = exact(self.lam) * self.regulariser.at(exact(model.coef))
         return Evaluation.of(regulariser=penalty, losses=self.losses(model))
 
     @property
@@ -273,11 +270,11 @@ def bound_classical(
     if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
         raise DataError(f"k must be a whole number from 1 to the number of classes, got {k!r}")
     kind = intercept_kind(intercept, own="free")
-    chosen, regulariser = machine.loss(int(k)), machine.regulariser()
+    chosen, regulariser = machine.loss(int(k)), machine.regulariser
     data = multiclass_data(X, y, sample_weight)
     if isinstance(chosen, TopHinge) and chosen.k > data.c:
         raise DataError(f"k must be at most the number of classes, {data.c}, got {k}")
-    scores = ScoreSpace(data, kind, regulariser.rotations)
+    scores = ScoreSpace(data, kind, rotations=regulariser is not Regulariser.ABSOLUTE)
     return ClassicalStatement(
         name=machine.builder, scores=scores, loss=chosen, regulariser=regulariser, lam=lam
     )

@@ -33,9 +33,7 @@ from svmcvx.formulations.multiclass.machines import (
     check_norm,
 )
 from svmcvx.formulations.multiclass.statement import (
-    AbsoluteSum,
     MulticlassStatement,
-    PairwiseNorms,
     Regulariser,
     ScoreSpace,
     pair_differences,
@@ -152,9 +150,9 @@ def _weighted_loss(
 
 
 def _stated_regulariser(regulariser: Regulariser, W: cp.Variable) -> cp.Expression:
-    if isinstance(regulariser, AbsoluteSum):
+    if regulariser is Regulariser.ABSOLUTE:
         return cp.sum(cp.abs(W))
-    if isinstance(regulariser, PairwiseNorms):
+    if regulariser is Regulariser.PAIRS:
         pairs = W @ pair_differences(W.shape[1])
         return 0.5 * cp.sum_squares(pairs) + 0.5 * cp.sum_squares(W)
     return cp.sum_squares(W)
@@ -462,7 +460,8 @@ def m3svm(
         Weight λ of the pairwise norms, positive; 0.001 by default. The cvxpy parameter
         ``problem.lam``.
     p : float
-        Exponent, any real number of at least 1; 4 by default, as [NieHaoWang] advises.
+        Exponent, any real number of at least 1, below which it is not convex; 4 by default, as
+        [NieHaoWang] advises.
     eps : float
         Weight ε of the squares, positive; 1e-6 by default, as in [NieHaoWang]. The cvxpy parameter
         ``problem.eps``.
@@ -486,13 +485,6 @@ def m3svm(
         ``pairs`` (minus its multipliers are the flows), ``margin`` (its multipliers are α),
         ``slack``, ``shift`` (:math:`a = b + W'\bar x`), ``length`` and ``power``. ``problem.cone``
         says which cone states the powers.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used; p < 1 because it is not convex.
-    BuildError
-        If the problem would not fit into memory.
 
     Notes
     -----

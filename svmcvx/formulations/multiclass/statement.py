@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import scipy.linalg as sl
@@ -583,16 +583,7 @@ class PairwiseStatement(MulticlassStatement):
 
     def flow(self, dual: Dual) -> Floats | None:
         """Return S of a dual point, None if it has none."""
-        if "flow" not in dual:
-            return None
-        S = np.asarray(dual["flow"], dtype=np.float64)
-        shape = (self.scores.data.X.shape[1], self.P.shape[1])
-        if S.shape != shape:
-            raise DataError(
-                f"flow of {self.name} must have one column a pair of classes: expected shape"
-                f" {shape}, got {S.shape}"
-            )
-        return S
+        return self.required_flow(dual) if "flow" in dual else None
 
     def zero_dual(self) -> Dual:
         return {
@@ -602,11 +593,17 @@ class PairwiseStatement(MulticlassStatement):
 
     def required_flow(self, dual: Dual) -> Floats:
         """Return S of a dual point that has to have one."""
-        S = self.flow(dual)
-        if S is None:
+        if "flow" not in dual:
             raise DataError(
                 f"the dual point of {self.name} needs the entry 'flow'; repair() makes one from"
                 " alpha"
+            )
+        S = np.asarray(dual["flow"], dtype=np.float64)
+        shape = (self.scores.data.X.shape[1], self.P.shape[1])
+        if S.shape != shape:
+            raise DataError(
+                f"flow of {self.name} must have one column a pair of classes: expected shape"
+                f" {shape}, got {S.shape}"
             )
         return S
 
@@ -636,44 +633,27 @@ class PenaltyDerivatives(NamedTuple):
     hessian: Floats
 
 
-class Regulariser(ABC):
-    """A regulariser Ω of W at λ = 1."""
+class Regulariser(Enum):
+    r"""A regulariser Ω of W at λ = 1.
 
-    rotations: ClassVar[bool] = True
+    - squares: :math:`\sum_k\|w_k\|^2`;
+    - pairs: :math:`\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2`;
+    - absolute: :math:`\sum_{jk}|W_{jk}|`.
+    """
 
-    @abstractmethod
-    def value(self, W: Any) -> Any:
+    SQUARES = "squares"
+    PAIRS = "pairs"
+    ABSOLUTE = "absolute"
+
+    def at(self, W: Any) -> Any:
         """Return Ω(W), of plain or of bounded weights."""
+        if self is Regulariser.ABSOLUTE:
+            return total(abs(W))
+        squares = total(square(W))
+        if self is Regulariser.SQUARES:
+            return squares
+        return 0.5 * total(square(pairwise(W))) + 0.5 * squares
 
     def curvature(self, c: int) -> float | None:
         """Return κ where Ω(W) = κ‖W‖² for columns that sum to zero, else None."""
-        return 1.0
-
-
-class SquaredNorms(Regulariser):
-    r""":math:`\sum_k\|w_k\|^2`."""
-
-    def value(self, W: Any) -> Any:
-        return total(square(W))
-
-
-class PairwiseNorms(Regulariser):
-    r""":math:`\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2`."""
-
-    def value(self, W: Any) -> Any:
-        return 0.5 * total(square(pairwise(W))) + 0.5 * total(square(W))
-
-    def curvature(self, c: int) -> float | None:
-        return (c + 1) / 2
-
-
-class AbsoluteSum(Regulariser):
-    r""":math:`\sum_{jk}|W_{jk}|`."""
-
-    rotations = False
-
-    def value(self, W: Any) -> Any:
-        return total(abs(W))
-
-    def curvature(self, c: int) -> float | None:
-        return None
+        return {Regulariser.SQUARES: 1.0, Regulariser.PAIRS: (c + 1) / 2}.get(self)
