@@ -104,21 +104,15 @@ def quadratic(kernel, rows, v):
 
 def exact_point(model, X):
     """Scores and ½‖w‖² of a model."""
-    b = ball(model.intercept)
-    if isinstance(model, sx.LinearModel):
-        scores = [
-            total(ball(x) * ball(c) for x, c in zip(row, model.coef, strict=True)) + b for row in X
-        ]
-        return scores, total(ball(c) ** 2 for c in model.coef) / 2
+    kernel, vectors, v = None, [getattr(model, "coef", None)], [1.0]
+    if not isinstance(model, sx.LinearModel):
+        kernel, vectors, v = model.kernel, model.vectors, model.dual_coef
     scores = [
-        total(
-            ball(c) * exact_kernel(model.kernel, row, z)
-            for c, z in zip(model.dual_coef, model.vectors, strict=True)
-        )
-        + b
+        total(ball(c) * exact_kernel(kernel, row, z) for c, z in zip(v, vectors, strict=True))
+        + ball(model.intercept)
         for row in X
     ]
-    return scores, quadratic(model.kernel, model.vectors, model.dual_coef) / 2
+    return scores, quadratic(kernel, np.asarray(vectors), np.asarray(v)) / 2
 
 
 class Ball:
@@ -127,9 +121,7 @@ class Ball:
     """
 
     def __init__(self, x):
-        self.x = (
-            x.x if isinstance(x, Ball) else x if isinstance(x, flint.arb) else flint.arb(float(x))
-        )
+        self.x = x.x if isinstance(x, Ball) else x if isinstance(x, flint.arb) else ball(x)
 
     def __pow__(self, exponent):
         return Ball(flint.arb(0)) if self.x == 0 else Ball(self.x ** Ball(exponent).x)
@@ -184,11 +176,8 @@ class ExactMargins:
     """Margins, norms and sums of a space, from the rows as they were passed."""
 
     def __init__(self, space):
-        self.space, self.X, self.y = (
-            space,
-            dense(space.data.X),
-            [int(label) for label in space.data.y],
-        )
+        self.space, self.X = space, dense(space.data.X)
+        self.y = [int(label) for label in space.data.y]
         self.penalised = space.intercept == "penalised"
 
     def margins(self, model):
@@ -200,25 +189,15 @@ class ExactMargins:
         return self.squared_norm_of_balls(balls(v))
 
     def squared_norm_of_balls(self, v):
-        x = [each.x for each in v]
-        extra = sum(x, ZERO) ** 2 if self.penalised else 0
-        if self.space.kernel is None:
-            columns = [
-                sum((ball(a) * c for a, c in zip(column, x, strict=True)), ZERO)
-                for column in self.X.T
-            ]
-            return Ball(sum((w * w for w in columns), ZERO) + extra)
-        pairs = itertools.product(range(len(x)), repeat=2)
-        return Ball(
-            sum(
-                (
-                    x[i] * x[j] * exact_kernel(self.space.kernel, self.X[i], self.X[j])
-                    for i, j in pairs
-                ),
-                ZERO,
+        x, kernel = [each.x for each in v], self.space.kernel
+        extra = total(x) ** 2 if self.penalised else 0
+        if kernel is None:
+            columns = (
+                total(ball(a) * c for a, c in zip(column, x, strict=True)) for column in self.X.T
             )
-            + extra
-        )
+            return Ball(total(w * w for w in columns) + extra)
+        pairs = itertools.product(zip(x, self.X, strict=True), repeat=2)
+        return Ball(total(a * b * exact_kernel(kernel, r, s) for (a, r), (b, s) in pairs) + extra)
 
 
 # Hostile data, and the optimal margin machines
@@ -249,12 +228,8 @@ def hostile(rng, kernels=True):
     elif kind == 5:
         X = (np.round(2 * X / scale) / 2 + y[:, None]) * scale
     choice = int(rng.integers(0, 4)) if kernels else 0
-    kernel = [
-        None,
-        None,
-        sx.RBF(10.0 ** rng.uniform(-3, 3) / scale**2),
-        sx.Polynomial(3, 1 / scale**2, 1.0),
-    ][choice]
+    rbf = sx.RBF(10.0 ** rng.uniform(-3, 3) / scale**2)
+    kernel = [None, None, rbf, sx.Polynomial(3, 1 / scale**2, 1.0)][choice]
     weight = 10.0 ** rng.uniform(-6, 6, n) if rng.random() < 0.4 else None
     if weight is not None:
         weight[0] = 1.0
@@ -309,13 +284,10 @@ class Exact:
     def objective(self, u, norm):
         s = self.statement
         if isinstance(s, ODM):
-            short = [positive(1 - ball(s.D) - m) for m in u]
-            long = [positive(m - 1 - ball(s.D)) for m in u]
-            parts = [
-                c * (ball(s.C1) * a * a + ball(s.C2) * b * b)
-                for c, a, b in zip(self.c, short, long, strict=True)
-            ]
-            return norm / 2 + total(parts)
+            short = (positive(1 - ball(s.D) - m) ** 2 for m in u)
+            long = (positive(m - 1 - ball(s.D)) ** 2 for m in u)
+            parts = zip(self.c, short, long, strict=True)
+            return norm / 2 + total(c * (ball(s.C1) * a + ball(s.C2) * b) for c, a, b in parts)
         mean = total(c * m for c, m in zip(self.c, u, strict=True))
         variance = total(c * (m - mean) ** 2 for c, m in zip(self.c, u, strict=True))
         hinge = total(c * positive(1 - m) for c, m in zip(self.c, u, strict=True))
@@ -336,16 +308,12 @@ class Exact:
     def dual(self, dual):
         s = self.statement
         if isinstance(s, ODM):
-            theta = [ball(t) for t in dual["theta"]]
-            q = theta
-            terms = []
-            for t, c in zip(theta, self.c, strict=True):
-                if t == 0:
-                    continue
-                terms.append(
-                    t - ball(s.D) * abs(t) - t * t / (4 * ball(s.C1 if t > 0 else s.C2) * c)
-                )
-            linear = total(terms)
+            q = [ball(t) for t in dual["theta"]]
+            linear = total(
+                t - ball(s.D) * abs(t) - t * t / (4 * ball(s.C1 if t > 0 else s.C2) * c)
+                for t, c in zip(q, self.c, strict=True)
+                if t != 0
+            )
         else:
             alpha, tau = ([ball(t) for t in dual[name]] for name in ("alpha", "tau"))
             assert sum(map(Fraction, dual["tau"].tolist())) == 0

@@ -25,6 +25,7 @@ from svmcvx.plot.style import (
     entitle,
     ink,
     legend_below,
+    mixed,
     paper,
 )
 from svmcvx.solution import Solution
@@ -67,8 +68,6 @@ def losses(
     given = gamma if isinstance(gamma, (list, tuple, np.ndarray)) else [gamma]
     values = [check_number(value, "gamma") for value in given]
     ax = drawing_axes(ax)
-    from matplotlib.colors import to_rgb
-
     u = np.linspace(-2.0, 2.0, 1201)
     hues = class_colours(6)
     others = {
@@ -81,9 +80,8 @@ def losses(
     for name, (loss, colour, style, width) in others.items():
         ax.plot(u, loss(u), linestyle=style, color=colour, linewidth=width, label=name)
     for depth, value in zip(np.linspace(0.6, 1.0, len(values)), values, strict=True):
-        shade = (1 - depth) * np.array(to_rgb(paper(ax))) + depth * np.array(to_rgb(POSITIVE))
-        conic = functions.conic_loss(u, value, 1.0)
-        ax.plot(u, conic, color=shade, linewidth=2.4, label=f"conic, γ = {value:g}")
+        look: Any = {"color": mixed(POSITIVE, paper(ax), depth), "linewidth": 2.4}
+        ax.plot(u, functions.conic_loss(u, value, 1.0), label=f"conic, γ = {value:g}", **look)
     ax.plot(u, functions.zero_one(u), color=ink(), linewidth=1.1, label="0-1")
     ax.set_xlabel("margin u")
     ax.set_ylabel("loss")

@@ -27,6 +27,7 @@ from svmcvx.plot.style import (
     figure_of,
     ink,
     legend_below,
+    mixed,
     paper,
     width_of,
 )
@@ -188,12 +189,6 @@ def _described(model: Any) -> str | None:
     return f"{solution.formulation}: {settings(solution.hyperparameters)}"
 
 
-def _mixed(colour: Any, background: Any, share: float) -> Any:
-    from matplotlib.colors import to_rgb
-
-    return tuple(share * np.array(to_rgb(colour)) + (1.0 - share) * np.array(to_rgb(background)))
-
-
 def _lines(*labels: tuple[str, Any]) -> list[Any]:
     from matplotlib.lines import Line2D
 
@@ -210,11 +205,7 @@ def _shade_scores(
 
     limit = max(LEAST_LIMIT, float(np.quantile(np.abs(scores), SHADED_SHARE)))
     behind = paper(ax)
-    ends = [
-        _mixed(NEGATIVE, behind, FULL_TINT),
-        _mixed(behind, behind, 1.0),
-        _mixed(POSITIVE, behind, FULL_TINT),
-    ]
+    ends = [mixed(colour, behind, FULL_TINT) for colour in (NEGATIVE, behind, POSITIVE)]
     colours, levels = LinearSegmentedColormap.from_list("scores", ends), [-1.0, 0.0, 1.0]
     steps = np.linspace(-limit, limit, SHADES)
     clipped = np.clip(scores, -limit, limit)
@@ -243,7 +234,7 @@ def _shade_classes(
     colours: list[str],
 ) -> list[Any]:
     edges = np.arange(len(colours) + 1) - 0.5
-    tints = [_mixed(colour, paper(ax), TINT) for colour in colours]
+    tints = [mixed(colour, paper(ax), TINT) for colour in colours]
     ax.contourf(horizontal, vertical, predicted, levels=edges, colors=tints)
     for code in np.unique(predicted):
         # The lead with the sign of the region crosses zero on its boundary, smoothly where labels

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from svmcvx.errors import DataTypeError, missing_extra
 
 if TYPE_CHECKING:
@@ -82,6 +84,13 @@ def paper(ax: Axes) -> Any:
 
     colour = to_rgba(ax.get_facecolor())
     return colour if colour[3] > 0 else to_rgba(rcParams["axes.facecolor"])
+
+
+def mixed(colour: Any, background: Any, share: float) -> Any:
+    """Return a colour of which a share stands before the background's."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(share * np.array(to_rgb(colour)) + (1.0 - share) * np.array(to_rgb(background)))
 
 
 def figure_of(ax: Axes) -> Any:
