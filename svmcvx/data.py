@@ -9,7 +9,7 @@ import numbers
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -223,41 +223,34 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
     return weights
 
 
-# Constraints of hyper-parameters that mean the same everywhere: arguments of :func:`check_number`.
-_POSITIVE: Final[Mapping[str, Any]] = {"low": 0, "open_low": True}
-_SHARE: Final[Mapping[str, Any]] = {"low": 0, "high": 1, "open_low": True, "open_high": True}
-CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    **dict.fromkeys(("C", "C1", "C2", "lam", "gamma", "delta", "sigma", "rho", "r"), _POSITIVE),
-    **dict.fromkeys(("time_limit", "fit_time_limit", "cache_size"), _POSITIVE),
-    "p": {"low": 1, "why": "p < 1 is not convex"},
-    "D": {
-        "low": 0,
-        "high": 1,
-        "open_high": True,
-        "why": "a band of half-width 1 would make w = 0 optimal",
-    },
-    "lam1": {"low": 0, "why": "a negative weight of the variance is not convex"},
-    "lam2": {"low": 0},
-    "tol": _SHARE,
+# Intervals of hyper-parameters that mean the same everywhere.
+CONSTRAINTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("C", "C1", "C2", "lam", "gamma", "delta", "sigma", "rho", "r"), "(0, inf)"),
+    **dict.fromkeys(("time_limit", "fit_time_limit", "cache_size"), "(0, inf)"),
+    **dict.fromkeys(("lam1", "lam2"), "[0, inf)"),
+    "p": "[1, inf)",
+    "D": "[0, 1)",
+    "tol": "(0, 1)",
+}
+_WHY: Final[Mapping[str, str]] = {
+    "p": "p < 1 is not convex",
+    "D": "a band of half-width 1 would make w = 0 optimal",
+    "lam1": "a negative weight of the variance is not convex",
 }
 
 
-def check_number(
-    value: Any,
-    name: str,
-    *,
-    low: float | None = None,
-    high: float = math.inf,
-    open_low: bool = False,
-    open_high: bool = False,
-    why: str = "",
-) -> float:
-    """Return `value` as a finite float inside the interval given, by default that of the table
-    :data:`CONSTRAINTS`, or raise a :class:`DataError`.
+@cache
+def _ends(interval: str) -> tuple[float, float]:
+    low, high = map(float, interval[1:-1].split(","))
+    return low, high
+
+
+def check_number(value: Any, name: str, interval: str = "", *, why: str = "") -> float:
+    """Return `value` as a finite float in an interval such as ``"[0, 1)"``, by default that of the
+    table :data:`CONSTRAINTS`, or raise a :class:`DataError`.
     """
-    if low is None and name in CONSTRAINTS:
-        return check_number(value, name, **CONSTRAINTS[name])
-    low = -math.inf if low is None else low
+    if not interval:
+        interval, why = CONSTRAINTS.get(name, "(-inf, inf)"), _WHY.get(name, "")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise DataError(f"{name} must be a number, got {value!r}")
     try:
@@ -266,14 +259,11 @@ def check_number(
         raise DataError(
             f"{name} is beyond the largest floating-point number, 1.8e308; pass a smaller one"
         ) from None
-    inside = low < number < high or (number == low and not open_low)
-    if not (math.isfinite(number) and (inside or (number == high and not open_high))):
-        left = "(" if open_low or low == -math.inf else "["
-        right = ")" if open_high or high == math.inf else "]"
-        raise DataError(
-            f"{name} must be a finite number in {left}{low:g}, {high:g}{right}, got"
-            f" {value!r}{'; ' + why if why else ''}"
-        )
+    low, high = _ends(interval)
+    closed = (number == low and interval[0] == "[") or (number == high and interval[-1] == "]")
+    if not (math.isfinite(number) and (low < number < high or closed)):
+        reason = f"; {why}" if why else ""
+        raise DataError(f"{name} must be a finite number in {interval}, got {value!r}{reason}")
     return number
 
 

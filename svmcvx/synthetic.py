@@ -74,7 +74,7 @@ def outlier_data(
     n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
     sigma = check_number(sigma, "sigma")
     check_choice(outliers, "outliers", OUTLIERS)
-    share = check_number(share, "share", low=0.0, high=1.0)
+    share = check_number(share, "share", "[0, 1]")
     d = outlier_rule(p, seed=seed).coef
     centroid = CENTROID * d / np.linalg.norm(d)
     rng = _random(seed, 1, check_whole(sample, "sample", 0))
@@ -106,7 +106,7 @@ def label_noise_data(
     probability `tau`.
     """
     n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
-    tau = check_number(tau, "tau", low=0.0, high=0.5)
+    tau = check_number(tau, "tau", "[0, 0.5]")
     rule = label_noise_rule(p, seed=seed)
     rng = _random(seed, 1, check_whole(sample, "sample", 0))
     X = rng.uniform(-1.0, 1.0, (n, p))

@@ -404,7 +404,7 @@ def generalisation_bound(
         if p is None:
             raise DataError("p is not known from the model; pass p, or the Solution of a pSVM")
     p = check_number(p, "p")
-    delta = check_number(delta, "delta", low=0, high=1, open_low=True, open_high=True)
+    delta = check_number(delta, "delta", "(0, 1)")
     check_choice(loss, "loss", ("hinge", "margin"))
     check_choice(bias, "bias", ("counted", "paper"))
     data = binary_data(X, y)

@@ -43,10 +43,10 @@ class ISM3Loss(nn.Module):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        self.lam = check_number(lam, "lam", low=0)
+        self.lam = check_number(lam, "lam", "[0, inf)")
         self.p = check_number(p, "p")
         self.loss = check_choice(loss, "loss", LOSSES)
-        self.eps = check_number(eps, "eps", low=0)
+        self.eps = check_number(eps, "eps", "[0, inf)")
         self.delta = check_number(delta, "delta")
         if norm not in (1, 2):
             raise DataError(

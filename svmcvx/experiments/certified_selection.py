@@ -196,7 +196,7 @@ def certified_select(
     """
     machine = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     ray = _ray(machine, ranges)
-    eps = check_number(eps, "eps", low=0, high=1, open_high=True)
+    eps = check_number(eps, "eps", "[0, 1)")
     check_number(tol, "tol")
     features, labels = check_features(X), as_array(y, "y").ravel()
     splits = check_cv(cv, labels, classifier=True).split(features, labels)

@@ -78,7 +78,7 @@ class Protocol:
     def __post_init__(self) -> None:
         check_whole(self.repeats, "repeats", 1)
         check_whole(self.seed, "seed", 0)
-        check_number(self.tol, "tol", low=0, open_low=True)
+        check_number(self.tol, "tol", "(0, inf)")
         check_choice(self.scale, "scale", SCALES)
         if self.guarantee not in (False, True, "tuning"):
             raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
@@ -254,7 +254,7 @@ class Comparison:
     def __post_init__(self) -> None:
         self.named = named_models(self.models)
         self.metrics = tuple(dict.fromkeys(("accuracy", *check_metrics(self.metrics))))
-        check_number(self.split, "split", low=0, high=1, open_high=True)
+        check_number(self.split, "split", "[0, 1)")
         shared = ("metrics", "scale", "missing", "tol", "seed")
         protocol = Protocol(
             **{name: getattr(self, name) for name in shared}, guarantee=bool(self.guarantee)

@@ -226,7 +226,7 @@ def certified_path(
     >>> path.complete, path.at(0.7315).gap <= 0.02
     (True, True)
     """
-    eps = check_number(eps, "eps", low=0, high=1, open_low=True, open_high=True)
+    eps = check_number(eps, "eps", "(0, 1)")
     if not isinstance(estimator, CertifiedClassifier):
         raise DataError(
             f"estimator must be one of this package's classifiers, got {type(estimator).__name__}"
@@ -324,7 +324,8 @@ def proportional(ranges: dict[str, Any], *, least: float = 0.0, closed: bool = F
             raise DataError(
                 f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}"
             )
-        low, high = (check_number(end, name, low=least, open_low=not closed) for end in given)
+        interval = f"{'[' if closed else '('}{least:g}, inf)"
+        low, high = (check_number(end, name, interval) for end in given)
         if not low <= high:
             raise DataError(f"the range of {name} must be increasing, got {given!r}")
         ends.append((low, high))

@@ -354,7 +354,7 @@ class Study:
 
     def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
         """Return Friedman's test; None for fewer than three models or two data sets."""
-        check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
+        check_number(alpha, "alpha", "(0, 1)")
         return statistics.friedman(self.mean(metric), alpha)
 
     # Files

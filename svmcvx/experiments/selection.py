@@ -358,7 +358,7 @@ def select(
         raise DataError(
             f"estimator must be an estimator such as PSVMClassifier(), got {estimator!r}"
         )
-    tol = check_number(tol, "tol", low=0, open_low=True)
+    tol = check_number(tol, "tol", "(0, inf)")
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
         X, y, groups = indexable(X, np.asarray(y), groups)

@@ -56,7 +56,7 @@ class Split:
     stratify: bool = True
 
     def __post_init__(self) -> None:
-        check_number(self.test_size, "test_size", low=0, high=1, open_low=True, open_high=True)
+        check_number(self.test_size, "test_size", "(0, 1)")
         if self.folds is not None:
             check_whole(self.folds, "folds", 2)
 

@@ -321,7 +321,7 @@ class FormulationProblem(cp.Problem):
         self.require_as_built()
         if holds is not None and not callable(holds):
             raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
-        tol, problem, added = check_number(tol, "tol", low=0), self, tuple(constraints)
+        tol, problem, added = check_number(tol, "tol", "[0, inf)"), self, tuple(constraints)
         for constraint in added:
             if not isinstance(constraint, cp.Constraint):
                 raise DataError(

@@ -155,7 +155,7 @@ def odml(
     }
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(
-        check_number(C, "C"), "C", low=1e-300, why="a smaller weight of the losses underflows"
+        check_number(C, "C"), "C", "[1e-300, inf)", why="a smaller weight of the losses underflows"
     )
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))

@@ -702,7 +702,7 @@ def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None,
     if lam is not None:
         lam = check_number(lam, "lam")
     if kappa is not None:
-        kappa = check_number(kappa, "kappa", low=0, high=KAPPA_HIGHEST)
+        kappa = check_number(kappa, "kappa", f"[0, {KAPPA_HIGHEST}]")
     return lam, kappa
 
 

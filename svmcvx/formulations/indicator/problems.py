@@ -72,7 +72,7 @@ def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
     if isinstance(M, str) or M is None:
         raise DataError(f"M must be 'auto', a positive number or one an observation, got {M!r}")
     if np.ndim(M) == 0:
-        return np.full(data.n, check_number(M, "M", low=0, open_low=True))
+        return np.full(data.n, check_number(M, "M", "(0, inf)"))
     values = np.asarray(M)
     if values.dtype.kind not in "iuf" or values.shape not in ((data.rows,), (data.n,)):
         raise DataError(

@@ -774,7 +774,7 @@ def zero_one_statement(
             " cardinality"
         )
     lam = None if lam is None else check_number(lam, "lam")
-    k = None if k is None else check_number(k, "k", low=0)
+    k = None if k is None else check_number(k, "k", "[0, inf)")
     space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
     price, name = (1.0, "sample_weight") if lam is None else (lam, "lam")
     check_total_price(price, space.data.weight, name)

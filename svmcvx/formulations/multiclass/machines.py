@@ -482,7 +482,7 @@ def bound_m3svm(
     lam = check_number(lam, "lam")
     p = check_exponent(p, infinite=False)
     eps = check_number(
-        eps, "eps", low=0, open_low=True, why="the certificate divides by it; take a small one"
+        eps, "eps", "(0, inf)", why="the certificate divides by it; take a small one"
     )
     delta = check_number(delta, "delta")
     kind = LOSSES[check_choice(loss, "loss", tuple(LOSSES))]
