@@ -29,62 +29,52 @@ from tests.proofs.test_proofs import CASES, case
 
 METHODS = ("auto", "balls", "a-priori")
 NUMBERS = (
-    0.0,
-    -1.0,
-    1.0,
-    1e308,
-    -1e308,
-    1e-320,
-    5e-324,
-    1e-170,
-    1e17,
-    -0.0,
-    np.nan,
-    np.inf,
-    2.0**-40,
-    2.0**53,
+    *(0.0, -0.0, -1.0, 1.0, 1e308, -1e308, 1e-320, 5e-324, 1e-170, 1e17, 2.0**-40, 2.0**53),
+    *(np.nan, np.inf),
 )
 CHANGES, SHARES = ("array", "claim", "shape", "header", "bytes"), (0.78, 0.1, 0.04, 0.04, 0.04)
 INTEGERS = (0, -1, 1, 2**31 - 1, -(2**31), 2**62, 7)
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=0)
 WEIGHT = np.linspace(0.0, 2.0, Y.size)
+RBF, SQUARE = sx.RBF(0.5), sx.Polynomial(2, 0.5, 1.0)
+# Searches: the solver, and its arguments.
 SEARCHES = {
-    f"zero_one {arguments}": arguments
-    for arguments in (
-        {"lam": 1.0},
-        {"lam": 0.3},
-        {"lam": 0.3, "intercept": False},
-        {"k": 4.0},
-        {"lam": 1.0, "sample_weight": WEIGHT},
-        {"k": 3.5, "sample_weight": WEIGHT},
+    f"{solver} {arguments}": (solver, arguments)
+    for solver, arguments in (
+        *(
+            ("zero_one", arguments)
+            for arguments in (
+                *({"lam": 1.0}, {"lam": 0.3}, {"lam": 0.3, "intercept": False}, {"k": 4.0}),
+                {"lam": 1.0, "sample_weight": WEIGHT},
+                {"k": 3.5, "sample_weight": WEIGHT},
+            )
+        ),
+        *(
+            (solver, arguments | {"kernel": kernel})
+            for solver, arguments in (
+                ("zero_one", {"lam": 0.5}),
+                ("ramp", {"C": 1.0, "sample_weight": WEIGHT}),
+                ("l0", {"C": 2.0, "method": "search"}),
+            )
+            for kernel in (None, RBF, SQUARE)
+        ),
     )
-}
-FREE = {
-    f"{name} {kernel}": (solver, kernel)
-    for name, solver in (
-        ("zero_one", lambda **arguments: sx.fast.zero_one(X, Y, lam=0.5, **arguments)),
-        ("ramp", lambda **arguments: sx.fast.ramp(X, Y, C=1.0, sample_weight=WEIGHT, **arguments)),
-        ("l0", lambda **arguments: sx.fast.l0(X, Y, C=2.0, method="search", **arguments)),
-    )
-    for kernel in (None, sx.RBF(0.5), sx.Polynomial(2, 0.5, 1.0))
 }
 # Machines whose proofs claim the scores of test rows, some solved so loosely that their intervals
 # leave labels open.
+BAND = {"C1": 2.0, "C2": 0.5, "D": 0.1}
 SCORED = {
     f"scores {solver} {arguments}": (solver, arguments)
     for solver, arguments in (
         ("psvm", {"C": 1.3, "p": 1.0, "kernel": None, "tol": 1e-2}),
         ("psvm", {"C": 1.3, "p": 1.0, "kernel": None, "tol": 1e-6, "sample_weight": WEIGHT}),
-        ("psvm", {"C": 1.3, "p": 2.0, "kernel": sx.RBF(0.5), "tol": 1e-3}),
+        ("psvm", {"C": 1.3, "p": 2.0, "kernel": RBF, "tol": 1e-3}),
         ("psvm", {"C": 0.4, "p": 1.5, "kernel": None, "intercept": "none", "tol": 1e-4}),
-        ("odm", {"C1": 2.0, "C2": 0.5, "D": 0.1, "kernel": None, "intercept": False, "tol": 1e-1}),
-        (
-            "odm",
-            {"C1": 2.0, "C2": 0.5, "D": 0.1, "kernel": sx.RBF(0.5), "intercept": True, "tol": 1e-8},
-        ),
+        ("odm", {**BAND, "kernel": None, "intercept": False, "tol": 1e-1}),
+        ("odm", {**BAND, "kernel": RBF, "intercept": True, "tol": 1e-8}),
     )
 }
-NAMES = (*CASES, *SEARCHES, *FREE, *SCORED)
+NAMES = (*CASES, *SEARCHES, *SCORED)
 
 
 class Honest(NamedTuple):
@@ -109,22 +99,17 @@ class Outcome(NamedTuple):
 
 @cache
 def honest(name):
-    T = scores = None
+    X_, y, T, scores = X, Y, None, None
     if name in CASES:
         proof, X_, y = case(name)
-    elif name in SCORED:
-        X_, y, T = X, Y, TEST
-        solver, arguments = SCORED[name]
+    elif name in SEARCHES:
+        solver, arguments = SEARCHES[name]
+        proof = getattr(sx.fast, solver)(X, Y, **arguments).proof()
+    else:
+        T, (solver, arguments) = TEST, SCORED[name]
         proof = sx.guarantee(getattr(sx.fast, solver)(X, Y, **arguments), X, Y).proof(T)
         fine = getattr(sx.fast, solver)(X, Y, **arguments | {"tol": 1e-12})
         scores = predictions.exact_scores(X, (Y > 0).astype(int), T, solver, arguments, fine)
-    elif name in FREE:
-        X_, y = X, Y
-        solver, kernel = FREE[name]
-        proof = solver(kernel=kernel).proof()
-    else:
-        X_, y = X, Y
-        proof = sx.fast.zero_one(X, Y, **SEARCHES[name]).proof()
     verified = sx.verify(proof, X_, y, test=T)
     assert verified.holds, (name, verified.why)
     with tempfile.TemporaryDirectory() as folder:
@@ -154,33 +139,34 @@ def known():
 
 # Random mutations.
 
+ENTRIES, OF_DOUBLES = ("number", "copy", "swap", "zero"), ("factor", "sign", "step", "all", "noise")
+
 
 def change_entry(values, rng):
     """Change entries of an array in place, and tell how."""
     if not values.size:
         return "nothing"
     flat, place = values.reshape(-1), int(rng.integers(values.size))
-    integers = values.dtype.kind in "iu"
-    how = str(
-        rng.choice(["factor", "number", "sign", "copy", "step", "all", "noise", "zero", "swap"])
-    )
+    other, some = int(rng.integers(values.size)), rng.uniform(size=values.size) < rng.uniform()
+    doubles = values.dtype.kind == "f"
+    how = str(rng.choice([*ENTRIES, *(OF_DOUBLES if doubles else ["step"])]))
     with np.errstate(all="ignore"):
         if how == "number":
-            number = rng.choice(INTEGERS) if integers else rng.choice(NUMBERS)
-            flat[place] = np.asarray(number).astype(values.dtype)
+            flat[place] = np.asarray(rng.choice(NUMBERS if doubles else INTEGERS)).astype(
+                flat.dtype
+            )
         elif how == "copy":
-            flat[place] = flat[int(rng.integers(values.size))]
+            flat[place] = flat[other]
         elif how == "swap":
-            other = int(rng.integers(values.size))
             flat[[place, other]] = flat[[other, place]]
         elif how == "zero":
-            flat[rng.uniform(size=values.size) < rng.uniform()] = 0
-        elif integers:
+            flat[some] = 0
+        elif not doubles:
             flat[place] += rng.integers(-3, 4).astype(values.dtype)
         elif how == "factor":
             flat[place] *= 10.0 ** rng.uniform(-3, 3)
         elif how == "sign":
-            flat[rng.uniform(size=values.size) < rng.uniform()] *= -1.0
+            flat[some] *= -1.0
         elif how == "step":
             flat[place] = np.nextafter(flat[place], rng.choice([-np.inf, np.inf]))
         elif how == "all":
@@ -235,92 +221,53 @@ def mutated(number):
 # Mutations by plan.
 
 
+def of_families(arrays, families):
+    return {key: values for key, values in arrays.items() if key.partition(".")[0] in families}
+
+
 def planned(number):
     """A file and its contents after a change that a forger would try, and what was done."""
-    rng = np.random.default_rng([2, number])
+    rng, how = np.random.default_rng([2, number]), number % 10
     first, second = (str(name) for name in rng.choice(NAMES, 2))
-    file, other = deepcopy(honest(first).file), deepcopy(honest(second).file)
-    how = number % 10
-    told = [first]
-    if how < 5:
-        told.append(f"from {second}:")
-        if how == 0:
-            families = [
-                str(family) for family in rng.choice(["model", "dual", "tree", "scores"], 2)
-            ]
-            taken = {
-                key: values
-                for key, values in other.arrays.items()
-                if key.partition(".")[0] in families
-            }
-            kept = {
-                key: values
-                for key, values in file.arrays.items()
-                if key.partition(".")[0] not in families
-            }
-            file.arrays = kept | taken
-            told += families
-        elif how == 1:
-            key = str(rng.choice(list(other.arrays)))
-            file.arrays[key] = other.arrays[key]
-            told.append(key)
-        elif how == 2:
-            key = str(rng.choice(list(file.statement)))
-            file.statement[key] = other.statement[key]
-            told.append(f"its {key}")
-        elif how == 3:
-            file.header["claim"] = other.claim
-            told.append("its claim")
-        else:
-            file.header["statement"] = other.statement | {
-                "fingerprint": file.statement["fingerprint"]
-            }
-            file.arrays = file.arrays | {
-                k: v for k, v in other.arrays.items() if k.startswith("tree.")
-            }
-            told.append("its statement and its tree")
-    elif how < 7:
-        key = str(rng.choice([key for key in file.arrays if not key.startswith("statement.")]))
-        values = file.arrays[key]
-        if how == 5:
-            values *= (
-                np.asarray(-1, dtype=values.dtype)
-                if values.dtype.kind != "u"
-                else np.asarray(1, values.dtype)
-            )
-            told.append(f"{key}: all signs")
-        elif values.size:
-            place = int(rng.integers(values.size))
-            values.reshape(-1)[place] *= np.asarray(-1).astype(values.dtype)
-            told.append(f"{key}: a sign")
+    file, other, told = deepcopy(honest(first).file), deepcopy(honest(second).file), [first]
+    key = str(rng.choice([key for key in file.arrays if not key.startswith("statement.")]))
+    values = file.arrays[key]
+    if how == 0:
+        families = {str(family) for family in rng.choice(["model", "dual", "tree", "scores"], 2)}
+        kept = {k: v for k, v in file.arrays.items() if k.partition(".")[0] not in families}
+        file.arrays = kept | of_families(other.arrays, families)
+        told += [f"from {second}:", *families]
+    elif how == 1:
+        key = str(rng.choice(list(other.arrays)))
+        file.arrays[key] = other.arrays[key]
+        told.append(f"{key} from {second}")
+    elif how == 2:
+        key = str(rng.choice(list(file.statement)))
+        file.statement[key] = other.statement[key]
+        told.append(f"{key} of {second}")
+    elif how == 3:
+        file.header["claim"] = other.claim
+        told.append(f"the claim of {second}")
+    elif how == 4:
+        own = {"fingerprint": file.statement["fingerprint"]}
+        file.header["statement"] = other.statement | own
+        file.arrays = file.arrays | of_families(other.arrays, {"tree"})
+        told.append(f"statement and tree of {second}")
+    elif how < 7 and values.size:
+        place = ... if how == 5 else int(rng.integers(values.size))
+        values.reshape(-1)[place] *= np.asarray(-1).astype(values.dtype)
+        told.append(f"{key}: {'all signs' if how == 5 else 'a sign'}")
     elif how == 7:
         members = file.members()
-        place = int(rng.integers(len(members)))
-        twin = (members[place][0], npy(np.zeros(3)) if members[place][0] != HEADER else b"{}")
-        return (
-            file,
-            packed([*members, twin] if rng.uniform() < 0.5 else [twin, *members]),
-            [first, "a member twice"],
-        )
+        name = members[int(rng.integers(len(members)))][0]
+        twin = (name, npy(np.zeros(3)) if name != HEADER else b"{}")
+        both = [*members, twin] if rng.uniform() < 0.5 else [twin, *members]
+        return file, packed(both), [first, "a member twice"]
     elif how == 8:
-        text = file.text()
-        keys = (
-            "statement",
-            "claim",
-            "lower",
-            "upper",
-            "formulation",
-            "hyperparameters",
-            "kernel",
-            "intercept",
-        )
-        key = str(rng.choice(keys))
-        return (
-            file,
-            file.content(text.replace(f'"{key}"', f'"{key}": null, "{key}"', 1)),
-            [first, f"{key} twice"],
-        )
-    else:
+        key = str(rng.choice(["statement", "claim", *file.claim, *file.statement]))
+        text = file.text().replace(f'"{key}"', f'"{key}": null, "{key}"', 1)
+        return file, file.content(text), [first, f"{key} twice"]
+    elif how == 9:
         content = file.content()
         return file, content[: int(rng.integers(len(content)))], [first, "cut short"]
     return file, file.content(), told
@@ -342,50 +289,33 @@ def judged(number, make, path):
     except Exception as error:
         return Outcome(number, what, "RAW ERROR", f"{method}: {type(error).__name__}: {error}")
     ended = "holds" if found.holds else "refused"
-    if found.statement is not None:
-        arrays = {
-            f"statement.{key}": values.tolist() for key, values in found.statement.arrays.items()
-        }
-        # The interval is that of the data, whatever fingerprint the file has.
-        data = {
-            "fingerprint": sx.proofs.fingerprint(file.X, file.y),
-            "classes": list(found.statement.classes),
-        }
-        plain = found.statement.plain | data
-        plain["hyperparameters"] = {
-            k: "inf" if v == np.inf else v for k, v in plain["hyperparameters"].items()
-        }
-        truth = known().get(json.dumps([plain, arrays], sort_keys=True))
-        if truth is None:
-            ended += ", another problem"
-        elif (found.lower is not None and found.lower > truth[1]) or found.upper < truth[0]:
-            return Outcome(
-                number,
-                what,
-                "WRONG",
-                f"{method}: {found}, the optimum is between {truth[0]} and {truth[1]}",
-            )
-        elif found.scores is not None:
-            claims = [found.scores] + [sx.proofs.read_proof(path).scores] * found.holds
-            wrong = truth[2] is None or [t for claim in claims for t in false_rows(claim, truth[2])]
-            if wrong:
-                return Outcome(
-                    number, what, "WRONG", f"{method}: {found}, the scores of the test rows {wrong}"
-                )
-            ended += " with scores"
-    return Outcome(number, what, ended, "")
+    if found.statement is None:
+        return Outcome(number, what, ended, "")
+    # The interval is that of the data, whatever fingerprint the file has.
+    about = found.statement
+    plain = about.plain | {"fingerprint": sx.proofs.fingerprint(file.X, file.y)}
+    numbers = {k: "inf" if v == np.inf else v for k, v in about.hyperparameters.items()}
+    plain |= {"hyperparameters": numbers, "classes": list(about.classes)}
+    arrays = {f"statement.{key}": values.tolist() for key, values in about.arrays.items()}
+    truth = known().get(json.dumps([plain, arrays], sort_keys=True))
+    if truth is None:
+        return Outcome(number, what, f"{ended}, another problem", "")
+    lower, upper, scores = truth
+    detail = f"{method}: {found}, the optimum is between {lower} and {upper}, scores {scores}"
+    if (found.lower is not None and found.lower > upper) or found.upper < lower:
+        return Outcome(number, what, "WRONG", detail)
+    if found.scores is None:
+        return Outcome(number, what, ended, "")
+    claims = [found.scores._asdict()] + [sx.proofs.read_proof(path).scores] * found.holds
+    if scores is None or any(false_rows(claim, scores) for claim in claims):
+        return Outcome(number, what, "WRONG", detail)
+    return Outcome(number, what, f"{ended} with scores", "")
 
 
 def false_rows(claim, scores):
     """The test rows of which an interval does not contain every optimal score."""
-    lower, upper = (
-        (claim["lower"], claim["upper"]) if isinstance(claim, dict) else (claim.lower, claim.upper)
-    )
-    return [
-        t
-        for t, (low, high) in enumerate(scores)
-        if not (float(lower[t]) <= low and high <= float(upper[t]))
-    ]
+    ends = zip(claim["lower"], claim["upper"], scores, strict=True)
+    return [t for t, (a, b, (low, high)) in enumerate(ends) if not (a <= low and high <= b)]
 
 
 def main():

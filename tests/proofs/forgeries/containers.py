@@ -10,7 +10,8 @@ from .archive import DIGEST, HEADER, File, described, npy, packed
 
 ONES = np.ones(24)
 CORRUPTED = "not the file of a proof, or is corrupted|damaged"
-OTHERS, SIZE = "do not belong together", "the size of dual.alpha is not that of its shape"
+TWICE, OTHERS = "two members of one name", "do not belong together"
+SIZE = "the size of dual.alpha is not that of its shape"
 ALPHA = "dual.alpha.npy"
 
 
@@ -39,6 +40,10 @@ def version_1(_):
     stream = io.BytesIO()
     np.savez(stream, header=np.array('{"format": "svmcvx-proof", "version": 1}'), weight=ONES)
     return stream.getvalue()
+
+
+def by_lzma(file):
+    return packed(file.members(), zipfile.ZIP_LZMA)
 
 
 def encrypted(file):
@@ -92,6 +97,10 @@ def large_tree(file):
     file.told = {name: {"shape": [2**27]} for name in file.arrays if name.startswith("tree.")}
 
 
+def digest(content):
+    return lambda _, own: [*own[:-1], (DIGEST, content)]
+
+
 def other_header_first(file, own):
     return [(HEADER, file.text().replace('"C": 1.3', '"C": 7.5').encode()), *own]
 
@@ -124,32 +133,16 @@ CUTS = {
     ),
 }
 MEMBERS = [
-    (
-        "the multipliers twice, other ones first",
-        lambda file, own: [(ALPHA, npy(3.0 * file.arrays["dual.alpha"])), *own],
-        "two members of one name",
-    ),
-    ("the header twice, with another C first", other_header_first, "two members of one name"),
+    ("the multipliers twice", lambda _, own: [(ALPHA, npy(3.0 * ONES)), *own], TWICE),
+    ("the header twice, with another C first", other_header_first, TWICE),
     ("a strange member", lambda _, own: [*own, ("dual.theta.npy", npy(ONES))], OTHERS),
     ("a member outside the folder", lambda _, own: [*own, ("../../e.npy", npy(ONES))], OTHERS),
     ("an array that is missing", lambda _, own: [m for m in own if m[0] != ALPHA], OTHERS),
     ("no digest", lambda _, own: own[:-1], OTHERS),
-    (
-        "the digest of another file",
-        lambda _, own: [*own[:-1], (DIGEST, b"0" * 64)],
-        "do not match their digest",
-    ),
-    ("a digest that is none", lambda _, own: [*own[:-1], (DIGEST, b"\xff" * 64)], CORRUPTED),
-    (
-        "a digest of another length",
-        lambda _, own: [*own[:-1], (DIGEST, b"0" * 63)],
-        "digest is not one of 64 digits",
-    ),
-    (
-        "a hundred members more",
-        lambda _, own: [*own, *((f"{k}.npy", b"") for k in range(100))],
-        "or more than .* members",
-    ),
+    ("the digest of another file", digest(b"0" * 64), "do not match their digest"),
+    ("a digest that is none", digest(b"\xff" * 64), CORRUPTED),
+    ("a digest of another length", digest(b"0" * 63), "digest is not one of 64 digits"),
+    ("65 members", lambda _, own: [*own, *((f"{k}.npy", b"") for k in range(65))], "or more than"),
 ]
 
 FORGERIES = [
@@ -159,29 +152,16 @@ FORGERIES = [
     ("a file of version 1", "psvm", version_1, "proof format 1, which is not read any more"),
     ("an archive of arrays", "psvm", lambda _: packed([("a.npy", npy(ONES))]), "it has no header"),
     *((what, "psvm", members(change), reason) for what, change, reason in MEMBERS),
-    (
-        "members packed by another method",
-        "psvm",
-        lambda file: packed(file.members(), zipfile.ZIP_LZMA),
-        "neither stored nor deflated",
-    ),
+    ("members packed by another method", "psvm", by_lzma, "neither stored nor deflated"),
     ("a member that is said to be encrypted", "psvm", encrypted, "neither stored nor deflated"),
     ("an archive in the comment of another", "psvm", in_the_comment, f"above|{CORRUPTED}"),
     ("megabytes of zeros that nobody asked for", "psvm", deflated("junk.npy"), OTHERS),
     ("megabytes of zeros as multipliers", "psvm", deflated(ALPHA), SIZE),
     ("megabytes of zeros that are announced", "psvm", deflated(ALPHA, told=True), "shape"),
-    (
-        "a header of megabytes",
-        "psvm",
-        deflated(HEADER, b'{"format": "'),
-        "its header has|corrupted",
-    ),
+    ("a long header", "psvm", deflated(HEADER, b'{"format": "'), "its header has|corrupted"),
     ("an array of ten trillion entries", "psvm", ten_trillion, "shape"),
     ("ten trillion", "psvm", clothed(described("<f8", (10**13,)) + bytes(192)), "not an array of"),
-    *(
-        (f"multipliers {what}", "psvm", clothed(v), "dual.alpha|corr")
-        for what, v in CLOTHES.items()
-    ),
+    *((f"multipliers {k}", "psvm", clothed(v), "dual.alpha|corr") for k, v in CLOTHES.items()),
     ("zeros that take no room", "psvm", no_room, "dual.alpha is deflated to less than a 64th"),
     ("a tree of half a gigabyte", "zero_one", large_tree, "the tree of a proof has at most"),
 ]

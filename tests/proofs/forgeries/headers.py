@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from .archive import packed
-from .corpus import both, claims, said
+from .corpus import claims, said
 
 # Another text of the header: what stands there, and what stands there instead.
 C, N, SIZE, DTYPE = '"C": 1.3', '"rows": 24', '"shape": [24]', '"dtype": "<f8"'
@@ -111,7 +111,7 @@ CHANGES = [
     (
         "a kernel with a number more",
         said(KERNEL, RBF | {"coef0": 1.0}),
-        "the parameters of the kernel rbf are gamma; the proof has coef0, gamma",
+        "rbf are gamma; .* has coef0",
     ),
     ("another intercept", said(f"{S}.intercept", "penalised"), "the intercept of psvm"),
     ("an intercept that is a number", said(f"{S}.intercept", 0), "the intercept of psvm"),
@@ -133,7 +133,7 @@ CHANGES = [
     (
         "the fingerprint of other data",
         said(f"{S}.fingerprint", "00000000-00000000"),
-        "not those of the proof",
+        "not those of",
     ),
     ("no end claimed", claims(lower=None, upper=None), "this one claims neither"),
     ("crossed ends", claims(lower=20.0, upper=14.6), "is above its upper end"),
@@ -169,12 +169,7 @@ FORGERIES = [
     ("a norm of 2.0", "m3svm", said(f"{G}.norm", 2.0), "norm of m3svm"),
     ("a kernel for several classes", "m3svm", said(KERNEL, RBF), "has no kernel"),
     ("a label of 65 bits", "psvm", LONG, "no integer of 64 bits"),
-    (
-        "a machine with λ among its hyper-parameters",
-        "psvm",
-        both(said(f"{G}.lam", 1.0), claims(kind="enumeration")),
-        "the hyper-parameters of",
-    ),
+    ("a machine with λ", "psvm", said(f"{G}.lam", 1.0), "the hyper-parameters of"),
     ("a label that speaks", "weston_watkins", labelled("c", f"c{SPEAKING}"), "among its labels"),
     ("a label of the data that speaks", "weston_watkins", labelled(SPEAKING, "c"), "its labels"),
     ("a label that is no text", "weston_watkins", labelled("c", "\ud800"), "among its labels"),

@@ -95,16 +95,13 @@ def exchanged_labels(file):
     file.y = -file.y
 
 
-ALPHA, BOUND, PROVES, BALANCE = (
-    "dual.alpha",
-    "above its bound",
-    "dual objective",
-    "y'α = 0|dual objective",
-)
+ALPHA, BOUND = "dual.alpha", "above its bound"
+PROVES, BALANCE = "dual objective", "y'α = 0|dual objective"
 BELONGS = "the tree of a proof of .* has the arrays none|the model of a proof|the kind of"
 LESS = "search proves|above its bound|multiplier|exceeds|objective|ends cross"
 CODES, DATA = "from 0 to 2, with an entry", "not those of the proof: fingerprint"
-OF_SEVERAL = "sparse_multinomial_lr"
+OF_SEVERAL, BIASED = "sparse_multinomial_lr", "weston_watkins without"
+SHORT, LONG = (times(k, f, all_of_them=True) for k, f in (("model.coef", 0.1), ("dual.flow", 3.0)))
 TOP = both(put(ALPHA, ..., 0.0), numbers(k=3), put(ALPHA, 0, [0.0, 0.3, 0.0]))
 NO_SPREAD = both(without("model.V"), put("model.coef", ..., 0.0))
 HUGE = both(put("dual.gamma", ..., 1e308), put(ALPHA, ..., 0.0))
@@ -142,12 +139,7 @@ FORGERIES = [
     ("a multiplier of the own class", "m3svm", multiplier(0, 1.0), "its own class is 1.0, not 0"),
     ("a negative multiplier of a class", "m3svm", multiplier(1, -1e-6), "below 0"),
     ("a multiplier of a class above 1", "m3svm", multiplier(1, 1.001), BOUND),
-    (
-        "multipliers of a row whose sum is above its weight",
-        OF_SEVERAL,
-        put(ALPHA, 0, [0.0, 0.8, 0.8]),
-        "and the others of this row sum to 1.6, above 1.0",
-    ),
+    ("a sum above its weight", OF_SEVERAL, put(ALPHA, 0, [0.0, 0.8, 0.8]), "sum to 1.6, above 1.0"),
     ("a share above that of the top k", "topk", TOP, "above 0.0, the share that the top-3 loss"),
     ("a gradient above λ", OF_SEVERAL, numbers(lam=0.2), "above lam in size"),
     ("a flow longer than λ", "m3svm 1", times("dual.flow", 2.0), "long, above lam"),
@@ -155,28 +147,13 @@ FORGERIES = [
     ("a class without weight", "weston_watkins", unweighted, "no observation of positive weight"),
     (
         "biases where there are none",
-        "weston_watkins without",
+        BIASED,
         put("model.intercept", 0, 1.0),
-        "the biases of the model differ",
+        "the biases of the model",
     ),
-    (
-        "an intercept where there is none",
-        "odm",
-        arrays(model__intercept=0.5),
-        "formulation has none",
-    ),
-    (
-        "differences of scores below 1",
-        "m3svm hard",
-        times("model.coef", 0.1, all_of_them=True),
-        "a difference of scores",
-    ),
-    (
-        "flows of a hard margin above 1",
-        "m3svm hard",
-        times("dual.flow", 3.0, all_of_them=True),
-        "long, above 1",
-    ),
+    ("an intercept where there is none", "odm", arrays(model__intercept=0.5), "ation has none"),
+    ("differences of scores below 1", "m3svm hard", SHORT, "a difference of scores"),
+    ("flows of a hard margin above 1", "m3svm hard", LONG, "long, above 1"),
     ("a byte above 2", "coded", put("dual.code", 0, 3), CODES),
     ("a byte too many for the numbers", "coded", another_byte, CODES),
     ("a number too many for the bytes", "coded", another_number_between, CODES),
@@ -195,12 +172,7 @@ FORGERIES = [
     # The optimum of another problem.
     ("points and claim of another C", "psvm", claimed("psvm 7.5"), BOUND),
     ("points and claim of another λ", "conic", claimed("conic 4"), PROVES),
-    (
-        "points and claim of other weights",
-        "psvm weights",
-        claimed("psvm", weight=True),
-        f"{PROVES}|{BOUND}",
-    ),
+    ("points of other weights", "psvm weights", claimed("psvm", weight=True), f"{PROVES}|{BOUND}"),
     ("weights left out", "psvm", claimed("psvm weights"), f"objective|{BOUND}"),
     ("points and claim of another exponent", "psvm", claimed("psvm 2"), f"{BOUND}|{PROVES}"),
     ("points of a hinge loss for a logistic one", "m3svm logistic", claimed("m3svm"), "objective"),
@@ -209,21 +181,11 @@ FORGERIES = [
         (f"tree and kind of a search in {name}", name, searched("enumeration"), BELONGS)
         for name in ("conic", "odm")
     ),
-    (
-        "the tree of a search in a local minimum",
-        "zero_one",
-        claims(kind="local"),
-        "tree of a proof",
-    ),
+    ("the tree of a search in a minimum", "zero_one", claims(kind="local"), "tree of a proof"),
     ("the tree of a linear machine in that of a kernel", "zero_one", RBF, "the model of a proof"),
     ("the tree of another λ", "zero_one 0.3", searched(), LESS),
     ("the tree of equal weights", "zero_one weights", searched(), LESS),
     ("a tree whose weights were left out", "zero_one weights", weights_left_out, LESS),
-    (
-        "the tree of a number of rows",
-        "zero_one",
-        searched(source="zero_one k"),
-        f"the tree of a proof|{LESS}",
-    ),
+    ("the tree of a budget", "zero_one", searched(source="zero_one k"), f"tree of a proof|{LESS}"),
     ("the tree with an intercept of one without", "zero_one", NO_INTERCEPT, f"{LESS}|do not fit"),
 ]

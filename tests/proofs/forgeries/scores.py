@@ -68,18 +68,16 @@ def constant(value):
     return interval(lambda a, b: (np.full_like(a, value), np.full_like(b, value)))
 
 
-PROVED, DIGEST, OWN, NAMES = (
-    "is proved to be",
-    "not those of the proof: digest",
-    "is not that of its interval",
-    "must be values by their names",
-)
+PROVED, DIGEST = "is proved to be", "not those of the proof: digest"
+OWN, NAMES = "is not that of its interval", "must be values by their names"
 MISSING, DEFINITE = "the scores of a proof of psvm has the arrays", "semidefinite on any rows"
 HALF = interval(lambda a, b: (0.75 * a + 0.25 * b, 0.25 * a + 0.75 * b))
 RAISED = interval(lambda a, b: (a + 1e-4 * (b - a), b))
 LOWERED = interval(lambda a, b: (a, b - 1e-4 * (b - a)))
 NEGATED = interval(lambda a, b: (-b, -a))
 LABEL, DUAL = "scores.label", "dual.alpha"
+WIDE, NO_POINT = claims(lower=None, upper=1e6), both(without(DUAL), claims(lower=None))
+LONGER = times("model.coef", 1.5, all_of_them=True)
 SIGMOID = {"name": "sigmoid", "gamma": 0.5, "coef0": 0.0}
 BELOW_0 = {"name": "polynomial", "degree": 2, "gamma": 0.5, "coef0": -1.0}
 
@@ -124,24 +122,9 @@ FORGERIES = [
     ("a label of 255", "scores", put(LABEL, 1, 255), "the label 255 of test row 1 is not that"),
     ("a decided row that is called undecided", "scores", put(LABEL, 0, 2), OWN),
     ("scores of another machine", "scores", of_another, PROVED),
-    (
-        "scores of another C",
-        "scores",
-        both(numbers(C=7.5), claims(lower=None, upper=1e6)),
-        f"{PROVED}|above its bound|not finite",
-    ),
-    (
-        "scores without a dual point",
-        "scores",
-        both(without(DUAL), claims(lower=None)),
-        "follow from both ends",
-    ),
-    (
-        "scores of a model that proves less",
-        "scores",
-        both(times("model.coef", 1.5, all_of_them=True), claims(upper=1e6)),
-        PROVED,
-    ),
+    ("scores of another C", "scores", both(numbers(C=7.5), WIDE), PROVED),
+    ("scores without a dual point", "scores", NO_POINT, "follow from both ends"),
+    ("scores of a model that proves less", "scores", both(LONGER, claims(upper=1e6)), PROVED),
     ("scores of zero multipliers", "scores", both(put(DUAL, ..., 0.0), claims(lower=0.0)), PROVED),
     ("scores of an ODM of other signs", "scores odm", NEGATED, PROVED),
     ("narrower scores of an ODM", "scores odm", RAISED, f"{PROVED} at least"),

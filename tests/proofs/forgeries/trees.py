@@ -122,6 +122,7 @@ def rounded_kernel(file):
 
 
 HUGE = {"name": "polynomial", "degree": 1000, "gamma": 50.0, "coef0": 10.0}
+LARGE = both(said("statement.kernel", HUGE), claims(upper=None))
 PRICES = both(times("tree.price", 1e6, all_of_them=True), more)
 LARGER = both(times("tree.upper", 1.5, all_of_them=True), more)
 KERNEL = both(said("statement.kernel", {"name": "rbf", "gamma": 50.0}), more)
@@ -158,25 +159,10 @@ FORGERIES = [
     ),
     ("rows far from their centre", "l0", both(far_centre, more), LESS),
     ("a centre out of the range of doubles", "ramp", put("tree.centre", 0, 1e300), RANGE),
-    (
-        "an interval of the intercept without its centre",
-        "l0",
-        without("tree.centre"),
-        "the tree of a proof of",
-    ),
+    ("a tree without its centre", "l0", without("tree.centre"), "the tree of a proof of"),
     ("the tree of the ramp loss for counted losses", "l0", both(tree_of("ramp"), more), LESS),
     ("the tree of counted losses for the ramp loss", "ramp", both(tree_of("l0"), more), LESS),
     ("the tree of another kernel", "zero_one rbf", KERNEL, f"{LESS}|objective"),
-    (
-        "a kernel that is too large for the check of a tree",
-        "zero_one rbf",
-        both(said("statement.kernel", HUGE), claims(upper=None)),
-        RANGE,
-    ),
-    (
-        "multipliers with which the rounding of a kernel decides",
-        "zero_one precomputed",
-        rounded_kernel,
-        "rounding of the kernel decides",
-    ),
+    ("a kernel that is too large for a tree", "zero_one rbf", LARGE, RANGE),
+    ("rounding of a kernel in a tree", "zero_one precomputed", rounded_kernel, "kernel decides"),
 ]
