@@ -34,11 +34,6 @@ from svmcvx.proofs.problem import (
 FORMULATIONS: Final = ("psvm", "penalised psvm", "odm")
 
 
-def is_in_blocks(X: Any) -> bool:
-    """Return whether data are a sequence of functions that load blocks of rows."""
-    return hasattr(X, "loaders")
-
-
 def _blocks(X: Any, y: Any) -> Iterator[tuple[Any, NDArray[Any], Floats | None]]:
     """Load rows, labels, and weights where they come with the rows, one block after the other."""
     given = None if y is None or hasattr(y, "blocks") else np.asarray(y).ravel()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, NotCertified, missing_extra
-from svmcvx.proofs.blocks import FORMULATIONS, enclosures, is_in_blocks
+from svmcvx.proofs.blocks import FORMULATIONS, enclosures
 from svmcvx.proofs.format import Proof, ProofFile, digest_of, read_proof
 from svmcvx.proofs.intervals import Floats, Interval, Rows
 from svmcvx.proofs.problem import End, Problem, ProofRejected, codes_of, matrix_of, require_all
@@ -146,7 +146,7 @@ def verify(
     if not whole or not 64 <= precision <= 100_000:
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
     expected = _expected(expect)
-    if is_in_blocks(X):
+    if hasattr(X, "loaders"):
         return _verified_in_blocks(proof, X, y, expected, method, test is not None)
     X, labels = matrix_of(X, "X"), np.asarray(y).ravel()
     if labels.size != X.shape[0]:
@@ -197,22 +197,19 @@ def _expected(expect: Any) -> Statement | None:
     return found
 
 
-def _checked_again(proof: Proof) -> Proof:
+def _checked_again(proof: Any) -> Proof:
     """A proof whose dictionaries may have been changed since it was made."""
-    return replace(proof, statement=replace(proof.statement))
+    again: Proof = replace(proof, statement=replace(proof.statement))
+    return again
 
 
 def _bound(proof: Proof | str | os.PathLike[str], X: Any, labels: Any, T: Any) -> Problem:
     """A proof with its data; the arrays of a file are read only if their sizes fit the data."""
-    if isinstance(proof, Proof):
-        proof = _checked_again(proof)
-        codes = _codes(proof.statement, X, labels)
-        _require_test(proof.test, proof.statement.columns, T)
-    else:
-        with ProofFile(proof) as file:
-            codes = _codes(file.header.statement, X, labels)
-            _require_test(file.header.test, file.header.statement.columns, T)
-            proof = file.read()
+    with nullcontext() if isinstance(proof, Proof) else ProofFile(proof) as file:
+        header: Any = _checked_again(proof) if file is None else file.header
+        codes = _codes(header.statement, X, labels)
+        _require_test(header.test, header.statement.columns, T)
+        proof = header if file is None else file.read()
     if proof.test is not None:
         low, high, given = (proof.scores[name] for name in ("lower", "upper", "label"))
         for t in np.flatnonzero((given != label_codes(low, high)) | (low > high))[:1]:

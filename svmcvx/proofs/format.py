@@ -168,7 +168,7 @@ def _compression(name: str, content: bytes) -> int:
 
 
 class Header(NamedTuple):
-    """Contents of a file before any array is read; the statement lacks its arrays."""
+    """What a file says before an array is read; the statement lacks its arrays."""
 
     statement: Statement
     claim: dict[str, Any]

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from svmcvx.proofs.balls import Balls, as_matrix, fractions, inverse_form
-from svmcvx.proofs.intervals import Bools, Floats, Rows
+from svmcvx.proofs.intervals import Bools, Rows
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 from svmcvx.proofs.space import Space
 
@@ -175,13 +175,9 @@ def _inverse_form(space: Balled, used: Rows, gamma: Balls, v: Balls) -> Balls:
     return norm + inverse_form(as_matrix(np.eye(size) - scaled), root * scores, what)
 
 
-def _most_gamma(problem: Problem) -> Floats:
-    assert problem.statement.gamma is not None  # noqa: S101 - the statement has been checked
-    return np.asarray(problem.statement.gamma[problem.index])
-
-
 def _fixed_upper(space: Balled) -> Balls:
-    problem, gamma = space.problem, Balls.exactly(_most_gamma(space.problem))
+    problem = space.problem
+    gamma = Balls.exactly(problem.statement.arrays["gamma"][problem.index])
     heights, slack = Balls.exactly(problem.weight) * problem.number("lam"), (1.0 - space.u).nonneg()
     # λ − (√λ − √γ a)₊² increases in the slack a.
     rest = (heights.root() - gamma.root() * slack).nonneg()
@@ -190,8 +186,8 @@ def _fixed_upper(space: Balled) -> Balls:
 
 
 def _fixed_lower(space: Balled) -> Balls:
-    problem, most = space.problem, _most_gamma(space.problem)
-    given = problem.dual("gamma")
+    problem, given = space.problem, space.problem.dual("gamma")
+    most = problem.statement.arrays["gamma"][problem.index]
     for i in np.flatnonzero(given > most)[:1]:
         raise ProofRejected(
             f"the gamma of row {problem.index[i]} is {float(given[i])!r}, above its bound"

@@ -47,7 +47,6 @@ class Interval:
 
     @classmethod
     def exactly(cls, values: Any) -> Interval:
-        """Return doubles without error."""
         if isinstance(values, Interval):
             return values
         array = np.asarray(values, dtype=np.float64)
@@ -87,7 +86,6 @@ class Interval:
         return Interval(self.low[rows], self.high[rows])
 
     def nonneg(self) -> Interval:
-        """Return max(x, 0)."""
         return Interval(np.maximum(self.low, 0.0), np.maximum(self.high, 0.0))
 
     def size(self) -> Interval:
@@ -121,7 +119,6 @@ class Interval:
         )
 
     def above(self, other: Interval) -> Bools:
-        """Return whether numbers are certainly above others."""
         return np.asarray(self.low > other.high)
 
     def cancels(self, signs: Floats) -> bool:
@@ -188,7 +185,6 @@ class Interval:
 
     @staticmethod
     def floats(matrix: Inexact) -> Inexact:
-        """Return the entries of a matrix, and bounds on their errors."""
         return matrix
 
     @staticmethod

@@ -488,10 +488,8 @@ def exactly(name: str, values: ArrayLike) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         copy = True if given.flags.writeable else None
         found = np.array(given, dtype=dtype, order="C", copy=copy)
-        same = (found == given) | ~np.isfinite(given)
-        if found.dtype.kind != given.dtype.kind:
-            same &= (given >= -LARGEST) & (given <= LARGEST)
-    if given.dtype.str != dtype and not same.all():
+        same = (found.astype(given.dtype) == given) | np.isnan(given)
+    if not same.all():
         raise DataError(
             f"the array {name} of a proof holds numbers that are not of the dtype {dtype}"
         )

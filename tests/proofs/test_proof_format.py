@@ -30,13 +30,7 @@ def example(after, before):
 
 # Header, table, and the data.
 EXAMPLES = {
-    "psvm": (*example("A p-SVM, with", "An ODM with"), X, Y, None),
-    "odm": (
-        *example("An ODM with", "## Trees"),
-        np.array([[-1.0, 0.0], [1.0, 1.0], [2.0, 0.0]]),
-        [0, 1, 1],
-        None,
-    ),
+    "psvm": (*example("A p-SVM, with", "## Trees"), X, Y, None),
     "tree": (*example("## Trees", "## Scores"), np.array([[1.0], [2.0], [1.0]]), [1, 1, 0], None),
     "scores": (*example("## Scores", "These c and η confirm"), X, Y, TEST),
 }
@@ -61,7 +55,7 @@ def test_the_examples_of_the_page_are_proofs(name, tmp_path):
     proof, found = read_proof(path), verify(path, data, labels, test=test)
     assert found.holds, found.why
     assert proof.statement.fingerprint == fingerprint(data, labels)
-    if name in ("psvm", "odm"):
+    if name == "psvm":
         # The numbers of the page are exact, and so is what is proved.
         assert found.lower == pytest.approx(proof.lower, rel=1e-15)
         assert found.upper == pytest.approx(proof.upper, rel=1e-15)

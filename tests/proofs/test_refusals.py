@@ -1,22 +1,27 @@
 """Refusals of the second checker that no file provokes: of arguments, data, and objects made by
-hand.
+hand; and that each reason which it can give is given to some forgery or here.
 """
 
+import ast
 import re
 import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+from coverage import Coverage
 
 import svmcvx as sx
 from svmcvx.proofs import Proof, checker, fingerprint, margin, read_proof, verify, write_proof
 from svmcvx.proofs.blocks import described
 from svmcvx.proofs.checker import score_ends
 from svmcvx.proofs.indicator import LARGEST
-from tests.proofs.forgeries.corpus import blocks_of
+from tests.proofs.forgeries.corpus import blocks_of, forgeries
 from tests.proofs.forgeries.honest import SOLUTIONS, TEST, X, Y
+from tests.proofs.test_search_proofs import EXAMPLE, WRONG, changed_tree, example, of_size
 
 pytest.importorskip("flint")
 
@@ -200,3 +205,62 @@ def refused(action):
 @pytest.mark.parametrize("reason", PROVOKED)
 def test_a_refusal_names_its_reason(reason, tmp_path):
     assert re.search(reason, refused(lambda: PROVOKED[reason](tmp_path)))
+
+
+# Every reason.
+
+FOLDER = Path(sx.proofs.__file__).parent
+# Functions whose texts refuse nothing.
+WRITERS = ("__str__", "named", "between", "__repr__", "_unproved")
+
+
+def reasons():
+    """File, lines and text of each statement of the checker that raises an error or writes a
+    reason.
+    """
+    for path in sorted(FOLDER.rglob("*.py")):
+        functions = (
+            node
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef)
+        )
+        for function in functions:
+            for node in ast.walk(function) if function.name not in WRITERS else ():
+                simple = isinstance(node, ast.Return | ast.Assign | ast.Expr)
+                if isinstance(node, ast.Raise) or (
+                    simple and any(isinstance(n, ast.JoinedStr) for n in ast.walk(node))
+                ):
+                    yield str(path), range(node.lineno, node.end_lineno + 1), ast.unparse(node)
+
+
+@pytest.mark.slow
+def test_every_reason_is_given(tmp_path):
+    path = tmp_path / "proof.npz"
+    followed = Coverage(data_file=None, config_file=False, source=[str(FOLDER)])
+    trees = [(changed_tree(example(), **arrays), EXAMPLE) for arrays, _ in WRONG.values()]
+    files = [forgery.make() for forgery in forgeries()]
+    followed.start()
+    try:
+        for content, data, y, _, T in files:
+            path.write_bytes(content)
+            for rows, method in ((data, "auto"), (data, "a-priori"), (blocks_of(data, y), "auto")):
+                refused(partial(verify, path, rows, y, test=T, method=method))
+        for number, action in enumerate(PROVOKED.values()):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            refused(partial(action, folder))
+        for tree, data in [*trees, of_size(2.0**500)]:
+            refused(partial(verify, tree, *data))
+    finally:
+        followed.stop()
+    lines = {
+        (file, line)
+        for file in followed.get_data().measured_files()
+        for line in followed.get_data().lines(file)
+    }
+    missing = [
+        f"{Path(file).relative_to(FOLDER)}:{where.start}: {text}"
+        for file, where, text in reasons()
+        if not any((file, line) in lines for line in where)
+    ]
+    assert not missing, "\n".join(missing)

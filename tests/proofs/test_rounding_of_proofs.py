@@ -14,16 +14,17 @@ import scipy.sparse as sp
 flint = pytest.importorskip("flint")
 
 import svmcvx as sx  # noqa: E402
-from svmcvx.proofs import fingerprint, indicator, margin, multiclass, space  # noqa: E402
+from svmcvx.proofs import Statement, fingerprint, indicator, margin, multiclass, space  # noqa: E402
 from svmcvx.proofs.balls import Balls  # noqa: E402
 from svmcvx.proofs.intervals import Interval  # noqa: E402
 from svmcvx.proofs.predictions import Machine  # noqa: E402
 from svmcvx.proofs.problem import Problem, ProofRejected  # noqa: E402
 from svmcvx.proofs.search_tree import DROPPED, FREE, KEPT, _Tree  # noqa: E402
+from svmcvx.proofs.statement import dtype_of  # noqa: E402
 from tests import balls  # noqa: E402
 from tests.balls import ball, exact_kernel, total  # noqa: E402
 from tests.conftest import make_data  # noqa: E402
-from tests.proofs.test_search_proofs import INTEGERS, example  # noqa: E402
+from tests.proofs.test_search_proofs import example  # noqa: E402
 
 precise = balls.precision(300)
 U = Fraction(1, 2**53)
@@ -173,22 +174,12 @@ UPPER = 10.0
 
 def one_node(X, y, beta, *, formulation, intercept, numbers, kernel=None, **arrays):
     """The bound by a tree of one node with these multipliers, below a large value."""
-    statement = replace(
-        example().statement,
-        formulation=formulation,
-        rows=len(X),
-        columns=X.shape[1],
-        intercept=intercept,
-        kernel=kernel,
-        hyperparameters=numbers,
-        fingerprint=fingerprint(X, y),
-    )
+    n, d = X.shape
+    name = fingerprint(X, y)
+    statement = Statement(formulation, numbers, kernel, intercept, n, d, (0, 1), name)
     tree = {"branch": [-1], "bounds": [1], "upper": [UPPER], "flip_count": [0], "flip_row": []}
     tree |= {"beta_count": [len(beta)], "beta_row": np.arange(len(beta)), "beta": beta, **arrays}
-    tree = {
-        name: np.array(values, dtype=np.int32 if name in (*INTEGERS, "side") else float)
-        for name, values in tree.items()
-    }
+    tree = {name: np.array(values, dtype_of(f"tree.{name}")) for name, values in tree.items()}
     model = {"coef": np.zeros(X.shape[1]), "intercept": 0.0}
     if kernel:
         model = {"support": np.zeros(0, dtype=int), "dual_coef": np.zeros(0), "intercept": 0.0}

@@ -18,6 +18,7 @@ from svmcvx.fast.indicator import zero_one
 from svmcvx.fast.search.record import leaf_of
 from svmcvx.fast.search.state import SearchSettings
 from svmcvx.proofs import Proof, fingerprint, search_tree
+from svmcvx.proofs.statement import dtype_of
 from svmcvx.synthetic import outlier_data
 from tests.proofs.test_proof_format import EXAMPLES, arrays_of
 
@@ -176,7 +177,6 @@ def test_without_a_tree_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path
 # The example of the page.
 
 EXAMPLE = np.array([[1.0], [2.0], [1.0]]), [1, 1, 0]
-INTEGERS = ("branch", "bounds", "flip_count", "flip_row", "beta_count", "beta_row")
 
 
 def example():
@@ -200,14 +200,8 @@ def test_the_tree_of_the_example_proves_the_optimum():
 
 COUNTS, PROVES = "the counts of the tree's", "proves"
 WRONG = {
-    "a node less": (
-        {"branch": [0, -1, 1, -1], "bounds": [1, 2, 0, 2]},
-        "ends before its last leaf",
-    ),
-    "a node more": (
-        {"branch": [0, -1, 1, -1, -1, -1], "bounds": [1, 2, 0, 2, 0, 0]},
-        "behind its last leaf",
-    ),
+    "a node less": ({"branch": [0, -1, 1, -1], "bounds": [1, 2, 0, 2]}, "ends before its last"),
+    "a node more": ({"branch": [0, -1, 1, -1, -1, -1], "bounds": [1, 2, 0, 2, 0, 0]}, "behind its"),
     "no node": ({"branch": [], "bounds": []}, f"{COUNTS} bounds"),
     "no bound of the first node": ({"bounds": [0, 3, 0, 2, 0]}, "first node of the tree has no"),
     "a negative count of bounds": ({"bounds": [-1, 4, 0, 2, 0]}, f"{COUNTS} bounds"),
@@ -232,10 +226,7 @@ WRONG = {
 
 
 def changed_tree(proof, **arrays):
-    arrays = {
-        name: np.array(values, dtype=np.int32 if name in INTEGERS else float)
-        for name, values in arrays.items()
-    }
+    arrays = {name: np.array(v, dtype=dtype_of(f"tree.{name}")) for name, v in arrays.items()}
     return replace(proof, tree=proof.tree | arrays)
 
 
@@ -254,29 +245,14 @@ def test_a_leaf_has_no_point_only_where_a_combination_vanishes_exactly(t, proved
     # Where t > 0, the point (1, 2/t) has both margins, and the least norm is proved in exact
     # numbers.
     X, y = np.array([[1.0, 0.0], [1.0, -t]]), np.array([1, 0])
-    statement = replace(
-        example().statement,
-        rows=2,
-        columns=2,
-        hyperparameters={"lam": 1e30},
-        fingerprint=fingerprint(X, y),
-    )
-    proof = replace(
-        example(),
-        statement=statement,
-        model={"coef": np.zeros(2), "intercept": 0.0},
-        lower=1.0,
-        upper=None,
-    )
+    fields = {"rows": 2, "columns": 2, "hyperparameters": {"lam": 1e30}}
+    statement = replace(example().statement, **fields, fingerprint=fingerprint(X, y))
+    model = {"coef": np.zeros(2), "intercept": 0.0}
+    proof = replace(example(), statement=statement, model=model, lower=1.0, upper=None)
     # The first node and its child keep a row each; their siblings pay a price.
     tree = {"branch": [0, 1, -1, -1, -1], "bounds": [1, 0, 1, 0, 0], "upper": [1e30, 1e30]}
-    tree |= {
-        "flip_count": [0, 0],
-        "flip_row": [],
-        "beta_count": [0, 2],
-        "beta_row": [0, 1],
-        "beta": [1.0, 1.0],
-    }
+    tree |= {"flip_count": [0, 0], "flip_row": [], "beta_count": [0, 2]}
+    tree |= {"beta_row": [0, 1], "beta": [1.0, 1.0]}
     found = sx.verify(changed_tree(proof, **tree), X, y)
     assert found.holds
     assert found.lower == pytest.approx(proved, rel=1e-12)
