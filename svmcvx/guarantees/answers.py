@@ -8,7 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,19 +165,13 @@ class Guarantee(ShortRepr, ABC):
         write_proof(path, self.proof(T))
 
     def proof(self, T: Any) -> Proof:
-        """Return what :meth:`save_proof` writes.
-
-        Raises
-        ------
-        DataError, SolverUnavailable
-            See :meth:`save_proof`.
-        """
+        """Return what :meth:`save_proof` writes."""
         raise DataError(f"there is no proof of scores to hand on: {self._no_proof}")
 
-    @property
-    def _no_proof(self) -> str:
-        """Why."""
-        return "the second checker knows the theorem for machines of two classes only"
+    # Why there is no proof.
+    _no_proof: ClassVar[str] = (
+        "the second checker knows the theorem for machines of two classes only"
+    )
 
     def predict(self, T: Any) -> NDArray[Any]:
         """Return the class of each row of `T` that every optimal machine predicts, None where that
@@ -234,22 +228,7 @@ class Guarantee(ShortRepr, ABC):
 
     def auc(self, T: Any, y: Any) -> Interval:
         """Return an interval of the area under the ROC curve: the share of pairs of two classes in
-        the right order, ties half.
-
-        Parameters
-        ----------
-        T : array-like or sparse matrix of shape (m, d)
-        y : array-like of shape (m,)
-            Labels of both classes.
-
-        Returns
-        -------
-        Interval
-
-        Raises
-        ------
-        DataError
-            For more than two classes, or labels of one class alone.
+        the right order, ties half; see :meth:`accuracy`. `y` has labels of both classes.
         """
         if self.classes.size != 2:
             raise DataError(
@@ -274,17 +253,7 @@ class Guarantee(ShortRepr, ABC):
         """Return an interval of the difference of two machines' accuracies on the same rows: this
         one's less the other's.
 
-        Parameters
-        ----------
-        other : Guarantee
-        T : array-like or sparse matrix of shape (m, d)
-        y : array-like of shape (m,)
-
-        Returns
-        -------
-        Interval
-            Both ends have the same sign where one machine is proved to be the better one on these
-            rows.
+        Both ends have the same sign where one machine is proved to be the better one on these rows.
         """
         if not isinstance(other, Guarantee):
             raise DataError(f"compare takes a Guarantee, got {type(other).__name__}")

@@ -336,12 +336,10 @@ class OneVsGuarantee(Guarantee):
             lower, upper, possible, self.classes, (possible.sum(axis=1) > 1) & ~by_gap & open_
         )
 
-    @property
-    def _no_proof(self) -> str:
-        return (
-            "it is about several machines; save one of each, as in"
-            " guarantee.members[0].save_proof(path, T)"
-        )
+    _no_proof = (
+        "it is about several machines; save one of each, as in"
+        " guarantee.members[0].save_proof(path, T)"
+    )
 
 
 def _summed_scores(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:

@@ -125,7 +125,7 @@ class RowGeometry(Geometry):
         return WeightedSpectrum(rows, *spectrum_above(M.value, M.distance))
 
     def _chosen(self, rows: NDArray[np.intp]) -> Rows:
-        return self.rows if rows.size == self.X.shape[0] else Rows(self.X[rows], self.norms[rows])
+        return self.rows if rows.size == self.X.shape[0] else self.rows[rows]
 
     def point(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> tuple[Bounded, Bounded]:
         """With X'ΓX ⪯ I, an error e of the scores moves 2Σγfx by at most 2‖Γ^{1/2}e‖."""
