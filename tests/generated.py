@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -22,21 +23,8 @@ from tests.proofs.proof_schema import header_schema
 
 ROOT = Path(__file__).parents[1]
 SNAPSHOT = Path(__file__).parent / "public_names.json"
-PUBLIC = tuple(
-    f"svmcvx{room}"
-    for room in (
-        "",
-        ".catalogue",
-        ".datasets",
-        ".estimators",
-        ".experiments",
-        ".fast",
-        ".guarantees",
-        ".kernels",
-        ".plot",
-        ".theory",
-    )
-)
+ROOMS = "catalogue datasets estimators experiments fast guarantees kernels plot theory"
+PUBLIC = ("svmcvx", *(f"svmcvx.{room}" for room in ROOMS.split()))
 
 
 # Tables
@@ -94,16 +82,11 @@ def capability_table():
     rows = []
     for entry in CATALOGUE.values():
         takes, fast = entry.takes, entry.fast if entry.estimator else None
-        marks = [
-            "yes" if having else ""
-            for having in (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
-        ]
-        limits = None if fast is None else fast.second_opinion_up_to
-        sizes = (
-            ""
-            if limits is None
-            else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
-        )
+        having = (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
+        marks = ["yes" if one else "" for one in having]
+        sizes = ""
+        if fast is not None:
+            sizes = " / ".join(map(str, fast.second_opinion_up_to[: 1 + takes.kernel]))
         rows.append((code(entry.name), *marks, sizes, f"[{entry.source}]"))
     heads = (
         "formulation",
@@ -130,15 +113,10 @@ def builder_table():
         data = (spread, three) if entry.takes.several_classes else (X, y)
         for builder in entry.builders:
             problem = builder.load()(*data, **builder.example)
-            call = ", ".join(
-                [builder.name, *(f"{name}={value}" for name, value in builder.example.items())]
-            )
-            names = (
-                sorted(problem.var_dict),
-                sorted(problem.param_dict),
-                sorted(problem.constraint_dict),
-            )
-            rows.append((code(call), *(code(*group) for group in names)))
+            settings = (f"{name}={value}" for name, value in builder.example.items())
+            names = (problem.var_dict, problem.param_dict, problem.constraint_dict)
+            call = code(", ".join([builder.name, *settings]))
+            rows.append((call, *(code(*sorted(group)) for group in names)))
     return table(("builder, settings", "variables", "parameters", "constraints"), rows)
 
 
@@ -255,10 +233,7 @@ def package_stub(text):
 WRITTEN = {
     "svmcvx/__init__.pyi": package_stub,
     "docs/proof_header.schema.json": header_schema,
-    **{
-        file: lambda text, tables=tables: with_tables(text, tables)
-        for file, tables in TABLES.items()
-    },
+    **{file: partial(with_tables, tables=tables) for file, tables in TABLES.items()},
 }
 
 
@@ -273,9 +248,8 @@ def described(value):
         try:
             # The signature of an enumeration is that of its base, which changes with Python's
             # version.
-            found = {
-                "class": "(value)" if issubclass(value, Enum) else str(inspect.signature(value))
-            }
+            whole = "(value)" if issubclass(value, Enum) else str(inspect.signature(value))
+            found = {"class": whole}
         except ValueError:
             found = {"class": ""}
         for name, member in inspect.getmembers_static(value):

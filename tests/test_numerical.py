@@ -118,11 +118,7 @@ def test_a_step_that_promises_nothing_is_taken_in_full(promise):
 @pytest.mark.parametrize("m", [1, 2, 7])
 def test_the_whole_system_is_solved(m, positive):
     rng = np.random.default_rng(m)
-    rows, h, right = (
-        rng.standard_normal((m + 3, m + 1)),
-        rng.standard_normal(m),
-        rng.standard_normal(m + 1),
-    )
+    rows, h, right = map(rng.standard_normal, ((m + 3, m + 1), m, m + 1))
     whole = rows.T @ rows
     if not positive:
         whole[:m, m] = whole[m, :m] = h
@@ -181,10 +177,8 @@ def test_kinds_that_are_slightly_wrong_are_corrected(seed, bias):
     exact = psvm(X, y, C=C, p=2, intercept="free" if bias else "none", tol=1e-11).dual["alpha"]
     # With the squared hinge the kinds are those of positive multipliers.
     free = exact > 0
-    free[np.where(free, exact, np.inf).argmin()], free[rng.choice(np.flatnonzero(exact == 0))] = (
-        False,
-        True,
-    )
+    free[np.where(free, exact, np.inf).argmin()] = False
+    free[rng.choice(np.flatnonzero(exact == 0))] = True
     found = solve_support_equations(
         rows_of(X, y, bias),
         np.where(free, np.maximum(exact, 1e-3), 0.0),
@@ -218,15 +212,7 @@ def test_multipliers_at_a_bound_stay_there_and_equal_rows_change_alike():
 
 def test_a_limit_ends_it_without_a_solution():
     _, y, X = data(0)
-    arguments = {
-        "free": np.ones(y.size, dtype=bool),
-        "upper_bound": np.full(y.size, 1.0),
-        "bias": 0.0,
-        "slack": None,
-    }
-    assert (
-        solve_support_equations(
-            rows_of(X, y, False), np.full(y.size, 0.1), stop=lambda: True, **arguments
-        )
-        is None
-    )
+    free, alpha = np.ones(y.size, dtype=bool), np.full(y.size, 0.1)
+    problem = {"free": free, "upper_bound": 10 * alpha, "bias": 0.0, "slack": None}
+    rows = rows_of(X, y, False)
+    assert solve_support_equations(rows, alpha, stop=lambda: True, **problem) is None

@@ -39,21 +39,13 @@ def test_two_processes_that_need_the_same_function_compile_it_once(tmp_path):
     assert len(together) == len(set(together))
 
 
-class Stream(io.StringIO):
-    def __init__(self, terminal):
-        super().__init__()
-        self.terminal = terminal
-
-    def isatty(self):
-        return self.terminal
-
-
 @pytest.mark.parametrize(
     ("terminal", "process", "watched"),
     [(True, "MainProcess", True), (True, "LokyProcess-1", False), (False, "MainProcess", False)],
 )
 def test_compiling_is_announced_once_at_a_terminal(monkeypatch, terminal, process, watched):
-    monkeypatch.setattr(sys, "stderr", stream := Stream(terminal))
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    stream.isatty = lambda: terminal
     monkeypatch.setattr(compilation.multiprocessing.current_process(), "_name", process)
     assert compilation.is_watched() == watched
     compilation.announce.cache_clear()
@@ -80,14 +72,13 @@ print("untouched")
 """
 
 
-def printed_by(code):
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
+def printed_by(*program):
+    done = subprocess.run([sys.executable, *program], capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def test_functions_of_others_are_untouched():
-    assert printed_by(OTHERS) == "untouched\n"
+    assert printed_by("-c", OTHERS) == "untouched\n"
 
 
 UNTESTED = """
@@ -112,8 +103,6 @@ def test_private_options_are_for_tested_versions_of_numba(tmp_path, version, pri
     # Functions are stored beside their source, which has to be a file.
     path = tmp_path / "program.py"
     path.write_text(UNTESTED.format(version=version))
-    found = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, check=True
-    ).stdout.split()
+    found = printed_by(path).split()
     assert found[0] == "7"
     assert found[-1] == str(private)
