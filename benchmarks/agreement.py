@@ -16,7 +16,6 @@ count as agreeing if the intervals meet, and are counted beside. The exit status
 failed.
 """
 
-import argparse
 import itertools
 import math
 import sys
@@ -26,6 +25,7 @@ import warnings
 from collections import Counter
 
 import numpy as np
+from command import parser_of
 from scipy.optimize import nnls
 
 import svmcvx as sx
@@ -302,9 +302,7 @@ def part(title, case, numbers, verbose):
 
 def main() -> int:
     cases = {"conic": conic_case, "m3svm": m3svm_case, "zero_one": zero_one_case}
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--parts", default=",".join(cases), help="comma separated")
     parser.add_argument("--count", type=int, default=300, help="problems of each part")
     parser.add_argument("--first", type=int, default=0, help="number of the first problem")

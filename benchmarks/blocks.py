@@ -15,7 +15,6 @@ LogisticRegression-like solver for the squared hinge's nearest relative, and sci
 SGDClassifier.partial_fit on the hinge.
 """
 
-import argparse
 import logging
 import os
 import signal
@@ -27,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import psutil
+from command import parser_of
 from distributed import Client, LocalCluster
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.linear_model import SGDClassifier
@@ -383,19 +383,17 @@ def dask_ml(blocks, n):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__,
+        rows=10_000_000,
+        columns=100,
+        text_rows=1_000_000,
+        workers=2,
+        memory="1.5GiB",
+        folder=Path(tempfile.gettempdir()) / "svmcvx-blocks",
+        kill=False,
+        parts="disk,sparse,memory,peers",
     )
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--columns", type=int, default=100)
-    parser.add_argument("--text-rows", type=int, default=1_000_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--memory", default="1.5GiB")
-    parser.add_argument(
-        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "svmcvx-blocks"
-    )
-    parser.add_argument("--kill", action="store_true")
-    parser.add_argument("--parts", default="disk,sparse,memory,peers")
     parser.add_argument(
         "--only", default="", help="Of the part disk, the works whose name holds this text."
     )

@@ -6,12 +6,11 @@ kernels.
 One line a solve; then the share certified to 1e-6 and every solve that was not, with the reason.
 """
 
-import argparse
 import itertools
-import os
 import time
 
 import pandas as pd
+from command import DATA, parser_of
 from sklearn.preprocessing import StandardScaler
 
 import svmcvx as sx
@@ -23,14 +22,9 @@ KERNELS = {"linear": None, "rbf": sx.RBF()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, data_dir=DATA, solver="clarabel", csv=None)
     parser.add_argument("datasets", nargs="*", default=DATASETS)
-    parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
-    parser.add_argument("--solver", default="clarabel")
     parser.add_argument("--form", choices=("dual", "primal"), default="dual")
-    parser.add_argument("--csv")
     arguments = parser.parse_args()
     build = sx.psvm_dual if arguments.form == "dual" else sx.psvm_primal
     rows = []

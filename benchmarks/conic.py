@@ -16,13 +16,13 @@ which takes a minute, most of it Clarabel's. --plot draws the gap against time o
 ``small`` and ``large``.
 """
 
-import argparse
 import resource
 import statistics
 import time
 
 import numpy as np
 import psutil
+from command import parser_of
 
 import svmcvx as sx
 from svmcvx.fast.conic_loss.conic import conic
@@ -127,15 +127,11 @@ def draw(traces, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, repeat=3, plot=None)
     parser.add_argument(
         "--parts", default="small,paths", help="of small, paths, large, kernel; separated by commas"
     )
-    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--scs", action="store_true", help="SCS beside Clarabel")
-    parser.add_argument("--plot", metavar="FILE")
     arguments = parser.parse_args()
     X, y = data(60, 3)
     for problem in ({"lam": 1.0}, {"kappa": 0.2}):

@@ -7,12 +7,12 @@ mixed-integer ones on 25 observations and three features of breast_cancer; each 
 observations.
 """
 
-import argparse
 import math
 import time
 
 import numpy as np
 import pandas as pd
+from command import parser_of
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
@@ -101,12 +101,7 @@ def mixed_integer(X, y):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--time-limit", type=float, default=120.0)
-    parser.add_argument("--csv")
+    parser = parser_of(__doc__, seeds=3, time_limit=120.0, csv=None)
     arguments = parser.parse_args()
     rows = []
     for seed in range(arguments.seeds):

@@ -17,14 +17,13 @@ With --data-dir (or SVMCVX_DATA) the sets below that are bundled with no package
 there; without it they are left out.
 """
 
-import argparse
 import itertools
-import os
 import time
 import warnings
 
 import numpy as np
 import pandas as pd
+from command import DATA, parser_of
 from peers import medians, peer, versions
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
@@ -126,18 +125,12 @@ def measured(name, X, y, kernel, C, arguments, intel):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
+    parser = parser_of(__doc__, data_dir=DATA, repeat=3, pairs=5, csv=None)
     parser.add_argument("--data", nargs="+", choices=(*BUNDLED, *READ))
-    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--C", nargs="+", type=float, default=[1.0, 100.0])
     parser.add_argument("--tol", nargs="+", type=float, default=[1e-3, 1e-6])
     parser.add_argument("--kernel", nargs="+", choices=("rbf", "linear"), default=["rbf", "linear"])
-    parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--no-linear-peers", dest="linear_peers", action="store_false")
-    parser.add_argument("--csv")
     arguments = parser.parse_args()
     print(versions())
     intel, rows = peer("Intel"), []

@@ -6,12 +6,13 @@ an empty cache (``NUMBA_CACHE_DIR`` in a new folder). The data are breast_cancer
 that nothing but the estimator is imported.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from command import parser_of
 
 DATA = """
 import time; began, used = time.perf_counter(), time.process_time()
@@ -54,9 +55,7 @@ def seconds(name, folder=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--cold", type=int, default=2)
+    parser = parser_of(__doc__, repeats=5, cold=2)
     arguments = parser.parse_args()
     print(
         f"medians of {arguments.repeats} processes, of {arguments.cold} with an empty cache;"

@@ -17,13 +17,12 @@ install --no-deps e01loss`) counts misclassifications, and the search counts mar
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import time
 import warnings
 
 import numpy as np
+from command import DATA, parser_of
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
@@ -214,10 +213,7 @@ def sizes(given) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = parser_of(__doc__, seeds=3, data_dir=DATA)
     parser.add_argument("--limit", type=float, default=20.0, help="seconds for each search")
     parser.add_argument(
         "--beside",
@@ -225,7 +221,6 @@ def main() -> None:
         help="several λ and C on real and generated data beside SCIP",
     )
     parser.add_argument("--cells", action="store_true", help="beside cell enumeration")
-    parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
     parser.add_argument("--data", nargs="+", default=[*GENERATED, *REAL], help="of --beside")
     given = parser.parse_args()
     if given.beside:

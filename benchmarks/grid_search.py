@@ -10,12 +10,13 @@ the first call, in which workers of joblib start, import and load, and of the se
 the session itself are not counted. Medians.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from command import parser_of
 
 SESSION = """
 import sys, time
@@ -55,9 +56,7 @@ def medians(sessions):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--repeats", type=int, default=3, help="sessions with compiled code on disk"
     )

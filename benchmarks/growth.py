@@ -6,13 +6,13 @@ Seconds to certified gap 1e-3 over a range of n, the exponent fitted to them, an
 growth.png and gaps.png.
 """
 
-import argparse
 import statistics
 import time
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from command import parser_of
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -59,12 +59,9 @@ def growth(sizes, solve):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__, out=Path(__file__).parent, largest_kernel=16000, largest_linear=640000
     )
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--largest-kernel", type=int, default=16000)
-    parser.add_argument("--largest-linear", type=int, default=640000)
     arguments = parser.parse_args()
     solvers = {}
     for p in EXPONENTS:

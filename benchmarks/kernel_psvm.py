@@ -21,6 +21,7 @@ import sys
 import time
 
 import numpy as np
+from command import parser_of
 from peers import medians, own_peak, paper_psmo, peak_memory, peer, versions
 from sklearn.svm import SVC
 
@@ -242,13 +243,9 @@ def peak(who, n):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, repeats=3, quick=False)
     parser.add_argument("--n", type=int, nargs="*", default=[10_000, 30_000])
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, separated by commas")
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument(
         "--scale",
         type=int,

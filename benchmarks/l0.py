@@ -14,13 +14,12 @@ Large: 12 000 training rows. Hard margin: n = 100 000, d = 50, separable or not,
 first rows.
 """
 
-import argparse
-import os
 import statistics
 import time
 
 import numpy as np
 import scipy.sparse as sp
+from command import DATA, parser_of
 from sklearn.datasets import make_circles, make_moons
 from sklearn.preprocessing import scale
 
@@ -189,16 +188,11 @@ def hard_margins(quick):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
+    parser = parser_of(__doc__, data_dir=DATA, seeds=3, only=",".join(PARTS))
     parser.add_argument("--C", type=float, nargs="+", default=[1.0, 10.0])
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--quick", action="store_true", help="the smaller half of the tables, one seed, no pSMO"
     )
-    parser.add_argument("--only", default=",".join(PARTS))
     arguments = parser.parse_args()
     parts = arguments.only.split(",")
     if "tables" in parts:

@@ -16,7 +16,6 @@ the limit that was used, the gap at the end, and the gap of the longer run at th
 threads of BLAS to one.
 """
 
-import argparse
 import os
 import re
 import signal
@@ -26,6 +25,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from command import parser_of
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import scale
 
@@ -201,16 +201,16 @@ def gap_then(solution, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__,
+        limit=1.0,
+        interrupt=False,
+        processor=False,
+        only="",
+        data="breast_cancer,digits,cloud",
+        csv=None,
     )
-    parser.add_argument("--limit", type=float, default=1.0)
-    parser.add_argument("--interrupt", action="store_true")
     parser.add_argument("--longer", type=float)
-    parser.add_argument("--processor", action="store_true")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--data", default="breast_cancer,digits,cloud")
-    parser.add_argument("--csv")
     options = parser.parse_args()
     with clock.substituted(time.process_time if options.processor else time.perf_counter):
         measure(options)

@@ -17,14 +17,13 @@ are not installed are left out. --cpu takes processor seconds (on a busy machine
 set ijcnn1 once.
 """
 
-import argparse
 import math
-import os
 import time
 import warnings
 
 import numpy as np
 import scipy.sparse as sp
+from command import DATA, parser_of
 from peers import medians, own_peak, peer, versions
 from sklearn.svm import LinearSVC
 
@@ -298,12 +297,8 @@ def large(n=1_000_000, d=100_000, nonzeros=50):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
+    parser = parser_of(__doc__, data_dir=DATA, repeat=3)
     parser.add_argument("--sets", nargs="*", default=SETS, choices=SETS)
-    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument(
         "--cpu", action="store_true", help="processor seconds instead of elapsed ones"
     )

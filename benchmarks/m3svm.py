@@ -22,13 +22,12 @@ its gap is to its own best
 --plot draws the certified gap against time.
 """
 
-import argparse
-import os
 import statistics
 import time
 import warnings
 
 import numpy as np
+from command import DATA, parser_of
 from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
@@ -174,15 +173,8 @@ def draw(curves, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
-    parser.add_argument("--repeat", type=int, default=3)
+    parser = parser_of(__doc__, data_dir=DATA, repeat=3, quick=False, cpu=False, plot=None)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--plot")
     arguments = parser.parse_args()
     arguments.clock = time.process_time if arguments.cpu else time.perf_counter
     if arguments.quick:

@@ -21,12 +21,11 @@ with other work (set OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1, so that sciki
 thread).
 """
 
-import argparse
-import os
 import time
 import warnings
 
 import numpy as np
+from command import DATA, parser_of
 from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -147,18 +146,11 @@ def peers(arguments, name, X, y):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
+    parser = parser_of(__doc__, data_dir=DATA, tol=1e-3, repeat=1, limit=300.0, cpu=False)
     parser.add_argument("--data", nargs="+", choices=tuple(SIZES), default=("usps",))
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--lam", nargs="+", type=float, default=(0.1, 0.01, 0.001, 0.0001))
     parser.add_argument("--loss", nargs="+", choices=LOSSES, default=LOSSES)
-    parser.add_argument("--tol", type=float, default=1e-3)
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=300.0)
-    parser.add_argument("--cpu", action="store_true")
     arguments = parser.parse_args()
     arguments.clock = time.process_time if arguments.cpu else time.perf_counter
     # What is compiled and imported on first use is not counted.

@@ -12,7 +12,6 @@ solver, options with numbers of nodes and steps, certificate, and the bytes of t
 since no choice depends on the clock.
 """
 
-import argparse
 import hashlib
 import multiprocessing
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from command import DATA, parser_of
 from linear import load
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import scale
@@ -134,14 +134,7 @@ def identity(solution):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--busy", default="0,1,2,4")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
-    parser.add_argument("--csv")
+    parser = parser_of(__doc__, busy="0,1,2,4", repeat=3, only="", data_dir=DATA, csv=None)
     options = parser.parse_args()
     counts = [int(count) for count in options.busy.split(",")]
     work = [(name, call) for name, call in calls(options.data_dir) if options.only in name]

@@ -21,11 +21,11 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-import argparse  # noqa: E402 - threads are counted when numpy is first imported
-import time  # noqa: E402
+import time  # noqa: E402 - threads are counted when numpy is first imported
 import warnings  # noqa: E402
 
 import numpy as np  # noqa: E402
+from command import DATA, parser_of  # noqa: E402
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
@@ -151,10 +151,7 @@ def print_costs(machines, sets, data_dir):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
+    parser = parser_of(__doc__, data_dir=DATA)
     parser.add_argument("--sets", nargs="+")
     parser.add_argument(
         "--quick", action="store_true", help="one value of C or λ, and four sets at most"

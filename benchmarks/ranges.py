@@ -17,11 +17,11 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-import argparse  # noqa: E402 - threads are counted when numpy is first imported
-import time  # noqa: E402
+import time  # noqa: E402 - threads are counted when numpy is first imported
 import warnings  # noqa: E402
 
 import numpy as np  # noqa: E402
+from command import DATA, parser_of  # noqa: E402
 from sklearn.datasets import load_breast_cancer  # noqa: E402
 from sklearn.model_selection import StratifiedKFold  # noqa: E402
 from sklearn.preprocessing import scale  # noqa: E402
@@ -110,10 +110,7 @@ def covers(names, data_dir, quick):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
+    parser = parser_of(__doc__, data_dir=DATA)
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--eps", nargs="+", type=float, default=[0.01, 0.0])
     parser.add_argument("--only", choices=("selections", "covers"))

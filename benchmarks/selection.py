@@ -16,11 +16,11 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-import argparse  # noqa: E402 - threads are counted when numpy is first imported
-import statistics  # noqa: E402
+import statistics  # noqa: E402 - threads are counted when numpy is first imported
 import time  # noqa: E402
 
 import numpy as np  # noqa: E402
+from command import DATA, parser_of  # noqa: E402
 from sklearn.datasets import load_breast_cancer, load_digits  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
@@ -81,12 +81,8 @@ def compare(name, X, y, kernel, p, repeat, clock):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data-dir", default=os.environ.get("SVMCVX_DATA"))
+    parser = parser_of(__doc__, data_dir=DATA, repeat=3)
     parser.add_argument("--sets", nargs="+")
-    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument(
         "--quick", action="store_true", help="p = 1 only, once, without the largest set"
     )

@@ -8,13 +8,13 @@ as in SVC, and the other estimators as they are. Ours end at a certified gap of 
 default tolerance, without a certificate.
 """
 
-import argparse
 import statistics
 import time
 import warnings
 
 import numpy as np
 import pandas as pd
+from command import parser_of
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.preprocessing import scale
 from sklearn.svm import SVC
@@ -49,11 +49,7 @@ def milliseconds(fit, repeat):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeat", type=int, default=200)
-    parser.add_argument("--csv")
+    parser = parser_of(__doc__, repeat=200, csv=None)
     options = parser.parse_args()
     rows = []
     with threadpool_limits(1), warnings.catch_warnings():

@@ -11,9 +11,10 @@ smallest rows, building included. With --plot the gap of three instances is draw
 all parts of the search and without one of them.
 """
 
-import argparse
 import statistics
 import time
+
+from command import parser_of
 
 import svmcvx as sx
 from svmcvx.fast.indicator import zero_one
@@ -134,17 +135,12 @@ def ablation(path, limit) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, seeds=3, scip_limit=600.0, skip_scip=False)
     parser.add_argument("--quick", action="store_true", help="rows with a target of 5 s at most")
-    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--outliers", nargs="+", default=["spread", "clustered"], choices=["spread", "clustered"]
     )
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for each search")
-    parser.add_argument("--scip-limit", type=float, default=600.0)
-    parser.add_argument("--skip-scip", action="store_true")
     parser.add_argument("--plot", help="write the picture of what each part gains to this file")
     arguments = parser.parse_args()
     X, y = outlier_data(20, 3, sigma=0.5, seed=0)
