@@ -99,9 +99,8 @@ def test_several_classes_of_svc(kernel):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_several_classes_of_linear_svc(class_weight, loss):
     data = StandardScaler().fit_transform(IRIS)
-    fitted = LinearSVC(
-        class_weight=class_weight, loss=loss, tol=1e-9, max_iter=10**6, random_state=0
-    ).fit(data, FLOWERS)
+    how = {"tol": 1e-9, "max_iter": 10**6, "random_state": 0}
+    fitted = LinearSVC(class_weight=class_weight, loss=loss, **how).fit(data, FLOWERS)
     certificates = sx.certify(fitted, data, FLOWERS)
     assert list(certificates) == ["setosa", "versicolor", "virginica"]
     assert all(certificate.gap < 1e-6 for certificate in certificates.values())
@@ -109,12 +108,9 @@ def test_several_classes_of_linear_svc(class_weight, loss):
 
 def objective_at(fitted, data, labels, gamma, C):
     """P of a two-class kernel machine, from distances of rows without their offset."""
-    distances = cdist(data, data, "sqeuclidean")
-    K = np.exp(-gamma * distances)
+    K = np.exp(-gamma * cdist(data, data, "sqeuclidean"))
     v = np.zeros(labels.size)
-    v[fitted.support_] = (
-        fitted.dual_coef_.toarray()[0] if sp.issparse(fitted.dual_coef_) else fitted.dual_coef_[0]
-    )
+    v[fitted.support_] = fitted.dual_coef_.toarray()[0]
     hinge = np.maximum(1 - labels * (K @ v + fitted.intercept_[0]), 0)
     return 0.5 * v @ K @ v + C * hinge.sum()
 
@@ -130,8 +126,8 @@ def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_of
     fitted = (NuSVC(nu=0.5, tol=1e-10) if kind == "nu" else SVC(C=2.0, tol=1e-10)).fit(thin, labels)
     found = sx.certify(fitted, thin, labels)
     # The number is the model's, whatever its settings and the container of the data are now.
-    again = sx.certify(clone_of(fitted, gamma=123.0), data, labels)
-    C = 2.0 if kind != "nu" else float(np.abs(fitted.dual_coef_.toarray()).max())
+    again = sx.certify(copy.deepcopy(fitted).set_params(gamma=123.0), data, labels)
+    C = 2.0 if kind != "nu" else float(abs(fitted.dual_coef_).max())
     kernel = sx.RBF(fitted._gamma)
     if kind != "several classes":
         found, again = {(0, 1): found}, {(0, 1): again}
@@ -152,9 +148,8 @@ def test_linear_machines_on_sparse_data_with_an_offset(scaling):
     rng = np.random.default_rng(3)
     data, labels = rng.standard_normal((20, 2)) + 1e7, np.where(rng.random(20) < 0.5, 1, -1)
     thin = sp.csr_array(data)
-    fitted = LinearSVC(
-        loss="hinge", intercept_scaling=scaling, C=0.3, max_iter=2000, random_state=0
-    )
+    how = {"intercept_scaling": scaling, "max_iter": 2000, "random_state": 0}
+    fitted = LinearSVC(loss="hinge", C=0.3, **how)
     with warnings.catch_warnings():
         # It has not converged, and predicts no better than chance.
         warnings.simplefilter("ignore")
@@ -172,10 +167,6 @@ def test_linear_machines_on_sparse_data_with_an_offset(scaling):
     overlap(found, dense, gap=0.1)
 
 
-def clone_of(fitted, **changed):
-    return copy.deepcopy(fitted).set_params(**changed)
-
-
 def test_a_gamma_that_the_training_lost_is_refused():
     thin = sp.csr_array(np.where(np.abs(X) > 0.8, X, 0.0))
     fitted = SVC().fit(thin, Y)
@@ -189,11 +180,8 @@ def test_degenerate_data():
     constant = np.hstack([doubled, np.ones((labels.size, 1))])
     apart, sides = np.array([[0.0], [1.0], [5.0]]), [0, 0, 1]
     for data, target in ((constant, labels), (apart, sides)):
-        for estimator in (
-            SVC(tol=1e-8),
-            SVC(kernel="linear", tol=1e-8),
-            LinearSVC(tol=1e-10, max_iter=10**6),
-        ):
+        kernels = [SVC(kernel=kernel, tol=1e-8) for kernel in ("rbf", "linear")]
+        for estimator in (*kernels, LinearSVC(tol=1e-10, max_iter=10**6)):
             assert sx.certify(estimator.fit(data, target), data, target).gap < 1e-4
 
 
@@ -229,9 +217,8 @@ def test_models_without_a_certificate_say_why():
     assert own.gap < 1e-4
     # A pipeline transforms the data itself, also for a problem that is named.
     assert sx.certify(pipeline, X, Y) == own
-    assert sx.certify(pipeline, X, Y, problem="psvm", kernel=sx.RBF(gamma="scale")).is_certified(
-        1e-4
-    )
+    named = sx.certify(pipeline, X, Y, problem="psvm", kernel=sx.RBF(gamma="scale"))
+    assert named.is_certified(1e-4)
     with pytest.raises(sx.DataError, match="this Pipeline is not fitted"):
         sx.certify(make_pipeline(StandardScaler(), SVC()), X, Y)
     with pytest.raises(sx.DataError, match="X cannot be transformed by the pipeline"):

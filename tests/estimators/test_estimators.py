@@ -164,11 +164,12 @@ def test_labels_weights_frames_and_sparse_data():
 
 def test_precomputed_kernels_are_sliced_in_cross_validation():
     grid = {"C": [0.1, 1.0]}
-    search = GridSearchCV(sx.PSVMClassifier(kernel="precomputed"), grid, cv=3).fit(
-        sx.RBF(0.5)(X), Y
+    kernels = {"precomputed": sx.RBF(0.5)(X), sx.RBF(0.5): X}
+    first, second = (
+        GridSearchCV(sx.PSVMClassifier(kernel=kernel), grid, cv=3).fit(data, Y)
+        for kernel, data in kernels.items()
     )
-    direct = GridSearchCV(sx.PSVMClassifier(kernel=sx.RBF(0.5)), grid, cv=3).fit(X, Y)
-    assert np.allclose(search.cv_results_["mean_test_score"], direct.cv_results_["mean_test_score"])
+    assert np.allclose(first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"])
 
 
 ALL = [entry.estimator.load()() for entry in CATALOGUE.values() if entry.estimator]

@@ -163,15 +163,12 @@ def test_scores_and_norms_are_within_their_own_rounding(name):
     model = MODELS[name]
     data = binary_data(X, Y)
     scores, norm = model.scores(X), model.squared_norm(data)
-    if isinstance(model, LinearModel):
-        exact = X.astype(np.longdouble) @ model.coef.astype(np.longdouble) + model.intercept
-        exact_norm = np.sum(model.coef.astype(np.longdouble) ** 2)
-    else:
-        K = model.kernel(X, model.vectors).astype(np.longdouble)
-        exact = K @ model.dual_coef.astype(np.longdouble) + model.intercept
-        exact_norm = (
-            model.dual_coef @ model.kernel(model.vectors).astype(np.longdouble) @ model.dual_coef
-        )
+    linear = isinstance(model, LinearModel)
+    v = (model.coef if linear else model.dual_coef).astype(np.longdouble)
+    K, own = (
+        (X, np.eye(3)) if linear else (model.kernel(X, model.vectors), model.kernel(model.vectors))
+    )
+    exact, exact_norm = K @ v + model.intercept, v @ own @ v
     assert (np.abs(scores.value - exact) <= scores.error).all()
     assert abs(norm.value - exact_norm) <= norm.error
     assert scores.error.max() < 2e-12  # a bound for every input, not an estimate
@@ -203,27 +200,16 @@ def test_models_of_several_classes_round_trip(tmp_path, scheme, labels):
     classes = np.asarray(labels)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((9, 3))
-    sides = (
-        [classes[[0, 1]], classes[[0, 2]], classes[[1, 2]]]
-        if scheme == "ovo"
-        else [np.array([0, 1])] * 3
-    )
+    sides = [np.array([0, 1])] * 3
+    if scheme == "ovo":
+        sides = [classes[[0, 1]], classes[[0, 2]], classes[[1, 2]]]
     vectors = [X[:4], sp.csr_array(X[2:5]), None]
-    members = [
-        sx.KernelModel(
-            kernel=sx.Precomputed() if part is None else sx.RBF(0.5),
-            vectors=part,
-            dual_coef=rng.standard_normal(3 if part is None else part.shape[0]),
-            intercept=float(k),
-            classes=side,
-            support=np.arange(k, k + (3 if part is None else part.shape[0])),
-            n_features=3,
-        )
-        for k, (part, side) in enumerate(zip(vectors, sides, strict=True))
-    ]
-    members[2] = sx.LinearModel(
-        coef=rng.standard_normal(3), intercept=2.0, classes=sides[2], support=[8]
-    )
+    members = []
+    for k, (part, side) in enumerate(zip(vectors, sides, strict=True)):
+        kernel, size = (sx.Precomputed(), 3) if part is None else (sx.RBF(0.5), part.shape[0])
+        own = rng.standard_normal(size), float(k), side, np.arange(k, k + size)
+        members.append(sx.KernelModel(kernel, part, *own, n_features=3))
+    members[2] = sx.LinearModel(rng.standard_normal(3), 2.0, sides[2], support=[8])
     model = sx.OneVsModel(scheme=scheme, members=tuple(members), classes=classes)
     assert model.support.tolist() == [0, 1, 2, 3, 8]
     model.save(tmp_path / "model.npz")
@@ -240,20 +226,13 @@ def test_models_of_several_classes_round_trip(tmp_path, scheme, labels):
 
 @pytest.mark.parametrize("labels", [[3, 7], [False, True]])
 def test_labels_that_came_as_objects_are_stored_as_what_they_are(labels, tmp_path):
-    model = LinearModel(
-        coef=np.ones(1),
-        intercept=0.0,
-        classes=np.array(labels, dtype=object),
-        support=np.zeros(0, dtype=np.intp),
-    )
+    model = LinearModel(np.ones(1), 0.0, np.array(labels, dtype=object), support=[])
     model.save(tmp_path / "model.npz")
     assert sx.load_model(tmp_path / "model.npz").predict([[-1.0], [1.0]]).tolist() == labels
 
 
 def test_places_that_cannot_be_written_or_read(tmp_path):
-    model = LinearModel(
-        coef=np.ones(1), intercept=0.0, classes=np.array([0, 1]), support=np.zeros(0, dtype=np.intp)
-    )
+    model = LinearModel(np.ones(1), 0.0, classes=[0, 1], support=[])
     for path in (tmp_path / "none" / "model.npz", tmp_path):
         with pytest.raises(sx.DataError, match=r"cannot be written .*existing folder"):
             model.save(path)

@@ -109,9 +109,8 @@ def test_linear_machines_over_random_halves(folder):
         train, test = train_test_split(np.arange(60), test_size=0.5, random_state=seed)
         scaler = MinMaxScaler().fit(X[train])
         A, B = scaler.transform(X[train]), scaler.transform(X[test])
-        params = found.study.frame.query(
-            "dataset == 'haberman' and model == @USUAL and repeat == @seed"
-        )["params"].iloc[0]
+        usual = "dataset == 'haberman' and model == @USUAL and repeat == @seed"
+        params = found.study.frame.query(usual)["params"].iloc[0]
         scores[USUAL].append(sx.PSVMClassifier(**params).fit(A, y[train]).score(B, y[test]))
         scores["lda"].append(LinearDiscriminantAnalysis().fit(A, y[train]).score(B, y[test]))
     for method, own in scores.items():
@@ -136,23 +135,14 @@ def test_linear_machines_over_random_halves(folder):
         assert (ours[what] <= ours[f"{what}_exact_upper"] + 1e-9).all()
     assert np.isnan(rows.loc[("haberman", "lda"), "as_written_exact_lower"])
     # The tests are those of the study.
-    tests = (
-        found.study.paired()
-        .query("dataset == 'haberman' and first == 'svm' and second == 'odm'")
-        .iloc[0]
-    )
+    pair = "dataset == 'haberman' and first == 'svm' and second == 'odm'"
+    tests = found.study.paired().query(pair).iloc[0]
     line = rows.loc[("haberman", "odm")]
-    for column, name in {"t": "t", "corrected_t": "corrected_t"}.items():
-        assert line[f"as_written_{column}"] == pytest.approx(tests[name], rel=5e-3)
-    for end, name in {
-        "": "difference",
-        "_low": "low",
-        "_high": "high",
-        "_median": "median",
-    }.items():
-        assert line[f"as_written_less_svm{end}"] == pytest.approx(
-            -tests[{"low": "high", "high": "low"}.get(name, name)], abs=5.1e-5
-        )
+    for name in ("t", "corrected_t"):
+        assert line[f"as_written_{name}"] == pytest.approx(tests[name], rel=5e-3)
+    opposite = {"": "difference", "_low": "high", "_high": "low", "_median": "median"}
+    for end, name in opposite.items():
+        assert line[f"as_written_less_svm{end}"] == pytest.approx(-tests[name], abs=5.1e-5)
     assert line["as_written_less_svm_win"] == pytest.approx(1 - tests["win"])
     # Sets are counted once in the test over all of them; two have no such test.
     (said,) = (
@@ -358,11 +348,10 @@ def test_the_other_classifiers_beside_the_psvm(folder):
     for method in ("svm", "knn"):
         # 97.66 per cent of 171 rows are 167; who is right alone makes the difference of the
         # accuracies.
-        ahead, behind = map(int, rows.loc[method, "best_psvm_against"].split(" : "))
-        assert ahead - behind == pytest.approx(
-            1.71 * (97.66 - rows.loc[method, "as_written"]), abs=0.02
-        )
-        assert 0 < rows.loc[method, "best_psvm_mcnemar"] <= 1 or ahead == behind == 0
+        line = rows.loc[method]
+        ahead, behind = map(int, line["best_psvm_against"].split(" : "))
+        assert ahead - behind == pytest.approx(1.71 * (97.66 - line["as_written"]), abs=0.02)
+        assert 0 < line["best_psvm_mcnemar"] <= 1 or ahead == behind == 0
     # The released machine has the printed accuracy, and the SVM with the released kernel is right
     # on one row more.
     ahead, behind = map(
