@@ -21,30 +21,7 @@ import svmcvx
 from svmcvx.certificate import relative_gap
 from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.experiments.fit import (
-    ENDS,
-    INTERVALS,
-    MISSING,
-    SCALES,
-    Part,
-    as_seen,
-    check_folder,
-    check_interval,
-    check_metrics,
-    conventions,
-    cut_short,
-    ends_of,
-    exact_scores,
-    file_stem,
-    fit_row,
-    is_pairwise,
-    last_step,
-    observations,
-    one_class_note,
-    part_of,
-    prepares_itself,
-    save_proof,
-)
+from svmcvx.experiments import fit
 from svmcvx.experiments.selection import Selection, select, with_settings
 from svmcvx.experiments.store import Row, fingerprint, finished, progress_bar
 from svmcvx.experiments.tables import CertifiedTable
@@ -79,13 +56,13 @@ class Protocol:
         check_whole(self.repeats, "repeats", 1)
         check_whole(self.seed, "seed", 0)
         check_number(self.tol, "tol", "(0, inf)")
-        check_choice(self.scale, "scale", SCALES)
+        check_choice(self.scale, "scale", fit.SCALES)
         if self.guarantee not in (False, True, "tuning"):
             raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
         if self.guarantee == "tuning":
-            check_interval(self.scoring)
+            fit.check_interval(self.scoring)
         check_choice(self.scale_by, "scale_by", ("training", "all"))
-        check_choice(self.missing, "missing", MISSING)
+        check_choice(self.missing, "missing", fit.MISSING)
 
     def described(self) -> dict[str, str]:
         return {
@@ -133,16 +110,16 @@ class Task:
                 "ignore", message="(the time limit passed|interrupted) after", category=UserWarning
             )
             started = clock.now()
-            row = self._row(part_of(self.estimator, self.X, self.y, self.train, self.test))
+            row = self._row(fit.part_of(self.estimator, self.X, self.y, self.train, self.test))
             if not self.details:
                 row["seconds"] = clock.now() - started
-            row["_unfinished"] = cut_short(row, deadline)
+            row["_unfinished"] = fit.cut_short(row, deadline)
         yield keys[0], row
 
-    def _row(self, part: Part) -> Row:
+    def _row(self, part: fit.Part) -> Row:
         protocol, tested, tables = self.protocol, self.test.size > 0, list[Selection]()
 
-        def fit() -> Any:
+        def final_fit() -> Any:
             if self.grid is None:
                 return clone(self.estimator).fit(part.X, part.y)
             table = select(
@@ -163,8 +140,8 @@ class Task:
             tables.append(table)
             return table.best_estimator_
 
-        found, fitted = fit_row(
-            fit,
+        found, fitted = fit.fit_row(
+            final_fit,
             part,
             tol=protocol.tol,
             metrics=protocol.metrics if tested else (),
@@ -182,19 +159,19 @@ class Task:
         if self.details:
             predicted = np.asarray(fitted.predict(part.X))
             row["train_accuracy"] = float(np.mean(predicted == part.y))
-            notes.append("" if tested else one_class_note(predicted, part.y))
+            notes.append("" if tested else fit.one_class_note(predicted, part.y))
         if self.proofs is not None and isinstance(
-            getattr(last_step(fitted), "solution_", None), Solution
+            getattr(fit.last_step(fitted), "solution_", None), Solution
         ):
             row["proof"] = self.place
-            folder, name = self.proofs / self.place, file_stem(self.names["model"])
-            notes.append(save_proof(folder, name, fitted, part))
+            folder, name = self.proofs / self.place, fit.file_stem(self.names["model"])
+            notes.append(fit.save_proof(folder, name, fitted, part))
         if self.keep:
             row["_fitted"] = fitted
         return row | {"note": "; ".join(filter(None, notes))}
 
     def _of_tuning(self, table: Selection) -> Row:
-        ends = [table.filter(regex=rf"^split\d+_{end}$").to_numpy(float) for end in ENDS]
+        ends = [table.filter(regex=rf"^split\d+_{end}$").to_numpy(float) for end in fit.ENDS]
         pairs = zip(*(end.ravel() for end in ends), strict=True)
         gaps = [relative_gap(*pair) for pair in pairs if not np.isnan(pair).any()]
         return {
@@ -204,7 +181,7 @@ class Task:
             "tuning_seconds": float(table["seconds"].sum()),
         }
 
-    def _tied(self, row: Row, table: Selection, part: Part) -> Row:
+    def _tied(self, row: Row, table: Selection, part: fit.Part) -> Row:
         """Return the settings that may be the best, and intervals that contain those of all."""
         if table["mean_test_score_lower"].isna().all():
             return {"tied": []}
@@ -213,12 +190,12 @@ class Task:
         for settings in tied:
             if _shortened(settings) != row["params"]:
                 fitted = with_settings(clone(self.estimator), settings).fit(part.X, part.y)
-                seen, test = as_seen(fitted, part.X), as_seen(fitted, part.X_test)
+                seen, test = fit.as_seen(fitted, part.X), fit.as_seen(fitted, part.X_test)
                 scores = (test, part.y_test, self.protocol.metrics)
-                each.append(exact_scores(last_step(fitted), seen, part.y, *scores)[0])
+                each.append(fit.exact_scores(fit.last_step(fitted), seen, part.y, *scores)[0])
         cells: Row = {"tied": [_shortened(settings) for settings in tied]}
-        for name in set(self.protocol.metrics) & set(INTERVALS):
-            low, high = ([one.get(f"{name}_{end}", np.nan) for one in each] for end in ENDS)
+        for name in (name for name in self.protocol.metrics if name in fit.INTERVALS):
+            low, high = ([one.get(f"{name}_{end}", np.nan) for one in each] for end in fit.ENDS)
             if not np.isnan((low, high)).any():
                 cells |= {f"{name}_tied_lower": min(low), f"{name}_tied_upper": max(high)}
         return cells
@@ -253,7 +230,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         self.named = named_models(self.models)
-        self.metrics = tuple(dict.fromkeys(("accuracy", *check_metrics(self.metrics))))
+        self.metrics = tuple(dict.fromkeys(("accuracy", *fit.check_metrics(self.metrics))))
         check_number(self.split, "split", "[0, 1)")
         shared = ("metrics", "scale", "missing", "tol", "seed")
         protocol = Protocol(
@@ -263,19 +240,23 @@ class Comparison:
             raise DataError(
                 "guarantee=True is about a test part, and split=0 leaves none; change one of them"
             )
-        self.data = observations(self.X, self.y, self.missing)
+        self.data = fit.observations(self.X, self.y, self.missing)
         numbers, labels = self.data.numbers, self.data.labels
-        if isinstance(numbers, DataError) and not any(prepares_itself(m) for _, m in self.named):
+        if isinstance(numbers, DataError) and not any(
+            fit.prepares_itself(m) for _, m in self.named
+        ):
             raise numbers
         split = self._split()
         prepared = self.data.prepared(self.scale, self.missing, split[0])
         # The parts of models that are no pipelines.
-        part = part_of(None, prepared, labels, *split)
+        part = fit.part_of(None, prepared, labels, *split)
         self.X_train, self.y_train, self.X_test, self.y_test, _ = part
-        folder = None if self.proofs is None else check_folder(self.proofs)
+        folder = None if self.proofs is None else fit.check_folder(self.proofs)
         self._tasks = []
         for name, model in self.named:
-            place = file_stem(name) if prepares_itself(model) or is_pairwise(model) else ""
+            place = (
+                fit.file_stem(name) if fit.prepares_itself(model) or fit.is_pairwise(model) else ""
+            )
             seen = self.data.seen_by(model, prepared)
             work = ({"model": name}, model, None, seen, labels, *split, protocol)
             key = (self._key(name, model),)
@@ -283,7 +264,7 @@ class Comparison:
         self._rows: dict[str, Row] = {}
         asked = self.metrics if self.guarantee else ()
         undecided = ["undecided"] if self.guarantee else []
-        self._columns = [*FIRST, *self.metrics, *ends_of(asked), *undecided, *LAST]
+        self._columns = [*FIRST, *self.metrics, *fit.ends_of(asked), *undecided, *LAST]
 
     def _split(self) -> tuple[Any, Any]:
         codes, classes = self.data.codes, self.data.classes
@@ -310,7 +291,7 @@ class Comparison:
     def _key(self, name: str, model: Any) -> str:
         if self.store is None:
             return name
-        how = () if prepares_itself(model) else (self.scale, self.missing)
+        how = () if fit.prepares_itself(model) else (self.scale, self.missing)
         own = (self.split, self.seed, how, self.tol, self.metrics, bool(self.guarantee))
         return fingerprint("compare", clone(model), self.data.digest_for(model), *own)
 
@@ -338,7 +319,7 @@ class Comparison:
                 yield self._taken(task, task.empty_row() | late)
 
     def _taken(self, task: Task, row: Row) -> Row:
-        row |= {**task.names, "conventions": conventions(task.estimator)}
+        row |= {**task.names, "conventions": fit.conventions(task.estimator)}
         taken = {name: row.get(name) for name in self._columns}
         taken["certificates"] = row.get("certificates", [])
         self._rows[task.names["model"]] = taken
@@ -347,7 +328,7 @@ class Comparison:
     def frame(self) -> CertifiedTable:
         table = CertifiedTable(self.rows, columns=self._columns)
         # For plot.against_exponent.
-        last = [(name, last_step(model)) for name, model in self.named]
+        last = [(name, fit.last_step(model)) for name, model in self.named]
         table.attrs["exponents"] = {
             name: model.p for name, model in last if isinstance(model, svmcvx.PSVMClassifier)
         }

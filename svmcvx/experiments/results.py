@@ -16,21 +16,11 @@ from scipy import stats
 from svmcvx.data import check_number
 from svmcvx.display import MISSING, check_mark, html_block, html_fields
 from svmcvx.errors import DataError
-from svmcvx.experiments import statistics
+from svmcvx.experiments import statistics, tables
 from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS, ends_of
 from svmcvx.experiments.reports import critical_difference_diagram, report, versions
 from svmcvx.experiments.statistics import LEAST_RANKED, Friedman
 from svmcvx.experiments.store import FAILED, Row
-from svmcvx.experiments.tables import (
-    ONE_CLASS_MARK,
-    CertifiedTable,
-    booktabs,
-    escaped,
-    interval_text,
-    latex_cell,
-    table_html,
-    written,
-)
 
 # The columns before those of the metrics and of their intervals, and behind them.
 FIRST = ("dataset", "model", "repeat", "fold", "status", "n_train", "n_test")
@@ -110,7 +100,7 @@ class Study:
         columns = [*FIRST, *self.metrics, *ends, *(c for c in LAST if asked.get(c, True))]
         numbers = [*self.metrics, *ends, "lower", "upper", "gap", "n_support", "undecided"]
         numbers = [c for c in (*numbers, "tuning_seconds", "seconds") if c in columns]
-        self.frame = CertifiedTable(
+        self.frame = tables.CertifiedTable(
             [{name: row.get(name) for name in columns} for row in rows], columns=columns
         ).astype(dict.fromkeys(numbers, float))
         self._right = pd.Series([row.get("right") for row in rows], dtype=object)
@@ -151,7 +141,7 @@ class Study:
             *([("Models", " ".join(self.notes()))] if self.notes() else []),
             *([("Left out", f"{name}: {why}") for name, why in self.left_out.items()]),
         ]
-        return html_block(repr(self), html_fields(fields), table_html(self.table()))
+        return html_block(repr(self), html_fields(fields), tables.table_html(self.table()))
 
     # Tables
 
@@ -190,7 +180,7 @@ class Study:
         marked = self._by_set(self._of_one_class(), "any").eq(True)
         cells = mean.map(lambda value: MISSING if np.isnan(value) else f"{value:.{digits}f}")
         cells += sd.map(lambda value: "" if np.isnan(value) else f" ± {value:.{digits}f}")
-        cells += marked.map(lambda mark: f" {ONE_CLASS_MARK}" if mark else "")
+        cells += marked.map(lambda mark: f" {tables.ONE_CLASS_MARK}" if mark else "")
         cells.loc["mean rank"] = [
             MISSING if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean()
         ]
@@ -212,7 +202,9 @@ class Study:
         if name not in INTERVALS:
             raise DataError(f"there are intervals of {', '.join(INTERVALS)}, not of {name}")
         low, high = (self._scores(f"{name}_{end}", "mean") for end in ("lower", "upper"))
-        return low.combine(high, lambda a, b: pd.Series(map(interval_text, a, b), index=a.index))
+        return low.combine(
+            high, lambda a, b: pd.Series(map(tables.interval_text, a, b), index=a.index)
+        )
 
     def with_exact(self) -> list[str]:
         """Return the metrics for which some task has an interval of every optimal machine."""
@@ -361,7 +353,7 @@ class Study:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write all rows, whole or not at all."""
-        written(self.frame.to_csv(index=False), path)
+        tables.written(self.frame.to_csv(index=False), path)
 
     def to_latex(
         self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3
@@ -377,20 +369,23 @@ class Study:
 
         def line(name: Any, cells: Any, best: Any) -> list[str]:
             pairs = zip(cells, best, strict=True)
-            return [escaped(str(name)), *(latex_cell(cell, bold=one) for cell, one in pairs)]
+            return [
+                tables.escaped(str(name)),
+                *(tables.latex_cell(cell, bold=one) for cell, one in pairs),
+            ]
 
         rows = [*map(line, table.index, table.to_numpy(), bold.to_numpy())]
         rows.insert(-1, [r"\midrule"])
         whole = rf"\multicolumn{{{len(self.models) + 1}}}{{l}}{{%s}} \\"
-        if table.map(lambda cell: ONE_CLASS_MARK in cell).any(axis=None):
+        if table.map(lambda cell: tables.ONE_CLASS_MARK in cell).any(axis=None):
             rows.append([whole % r"$^{\dagger}$ predicts one class only on some split"])
         name = self._metric(metric)
         if name in self.with_exact():
             rows.append([r"\midrule " + whole % "of every optimal machine, mean of the intervals"])
             exact = self.exact(metric)
             rows += map(line, exact.index, exact.to_numpy(), np.zeros(exact.shape, dtype=bool))
-        header = [escaped(one) for one in (name, *self.models)]
-        return written(booktabs(header, rows, "l" + "c" * len(self.models)), path)
+        header = [tables.escaped(one) for one in (name, *self.models)]
+        return tables.written(tables.booktabs(header, rows, "l" + "c" * len(self.models)), path)
 
     def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:
         """Write the diagram of mean ranks [Demsar] as a picture (``.pdf``, ``.svg``, ``.png``;

@@ -17,18 +17,8 @@ from sklearn.pipeline import Pipeline
 from svmcvx.data import Features, check_number, check_time_limit, check_whole
 from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean
+from svmcvx.experiments import fit
 from svmcvx.experiments.comparison import Models, Protocol, Rows, Task, named_models
-from svmcvx.experiments.fit import (
-    Observations,
-    check_metrics,
-    conventions,
-    file_stem,
-    imputer,
-    is_pairwise,
-    observations,
-    prepares_itself,
-    scaler,
-)
 from svmcvx.experiments.results import Study
 from svmcvx.experiments.selection import parameter_of
 from svmcvx.experiments.store import FAILED, Row, collected, fingerprint, plain
@@ -111,11 +101,11 @@ def as_split(value: Any) -> Split:
 def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
     """Return a model behind its preparation by the training part, and the parameters' prefix."""
     steps = [
-        ("impute", None if sparse else imputer(protocol.missing)),
-        ("scale", scaler(protocol.scale, sparse=sparse)),
+        ("impute", None if sparse else fit.imputer(protocol.missing)),
+        ("scale", fit.scaler(protocol.scale, sparse=sparse)),
     ]
     steps = [step for step in steps if step[1] is not None]
-    whole = protocol.scale_by == "all" or prepares_itself(model) or is_pairwise(model)
+    whole = protocol.scale_by == "all" or fit.prepares_itself(model) or fit.is_pairwise(model)
     if whole or not steps:
         return clone(model), ""
     return Pipeline([*steps, ("model", clone(model))]), "model__"
@@ -273,12 +263,12 @@ def study(
     >>> found.frame["certified"].all().item()
     True
     """
-    given = locals() | {"metrics": check_metrics(metrics)}
+    given = locals() | {"metrics": fit.check_metrics(metrics)}
     protocol = Protocol(**{one.name: given[one.name] for one in fields(Protocol)})
     named = named_models(models)
     tuned, splits, limit = grids(named, tune), _splits(split), check_time_limit(time_limit)
     folder = None if proofs is None else Path(proofs)
-    tables = any(prepares_itself(model) for _, model in named)
+    tables = any(fit.prepares_itself(model) for _, model in named)
     sets, left_out = _loaded(datasets, data_dir, protocol, splits, tables=tables)
     if strange := sorted(set(splits) - set(sets) - set(left_out) - {"default"}):
         raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
@@ -310,14 +300,14 @@ def study(
         left_out,
         complete,
         reused,
-        {name: conventions(model) for name, model in named},
+        {name: fit.conventions(model) for name, model in named},
     )
 
 
 class _Prepared(NamedTuple):
     """A data set with its splits by repeat; `numbers` are scaled if they are as a whole."""
 
-    data: Observations
+    data: fit.Observations
     numbers: Features | DataError
     split: Split
     parts: list[list[tuple[Rows, Rows]]]
@@ -356,7 +346,7 @@ def _loaded(
         try:
             one = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
             X, y = (one.X, one.y) if isinstance(one, Dataset) else one
-            data = observations(X, y, protocol.missing)
+            data = fit.observations(X, y, protocol.missing)
             numbers, split = data.numbers, splits.get(name, splits["default"])
             if isinstance(numbers, DataError) and not tables:
                 raise numbers
@@ -402,10 +392,10 @@ def _tasks(
                     parts = (estimator, grid, settings, one.data.digest_for(model), *split)
                     key = fingerprint("study", *parts)
                     names = {"dataset": dataset, "model": name, "repeat": repeat, "fold": fold}
-                    place = f"{file_stem(dataset)}/repeat-{repeat}-fold-{fold}"
-                    if prepares_itself(model):
+                    place = f"{fit.file_stem(dataset)}/repeat-{repeat}-fold-{fold}"
+                    if fit.prepares_itself(model):
                         # The pipeline of a user may transform the features.
-                        place = f"{place}/{file_stem(name)}"
+                        place = f"{place}/{fit.file_stem(name)}"
                     seen = (one.data.seen_by(model, one.numbers), one.data.labels)
                     yield Task(
                         names, estimator, grid, *seen, *split, protocol, (key,), proofs, place

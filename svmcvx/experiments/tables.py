@@ -11,17 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from svmcvx import display
 from svmcvx.data import check_whole
-from svmcvx.display import (
-    MISSING,
-    check_mark,
-    html_block,
-    html_fields,
-    html_table,
-    interval,
-    number,
-    settings,
-)
 from svmcvx.errors import DataError, did_you_mean
 from svmcvx.experiments.fit import INTERVALS
 from svmcvx.system.files import atomic_write
@@ -92,7 +83,7 @@ def texts(table: pd.DataFrame, decimals: int = DECIMALS, digits: int | None = No
     shown = with_intervals(table)
     shown = shown[[name for name in shown if not shown[name].map(is_empty).all()]]
     cells = {
-        name: [MISSING if is_empty(value) else form(value) for value in shown[name]]
+        name: [display.MISSING if is_empty(value) else form(value) for value in shown[name]]
         for name, form in ((name, _form(str(name), shown[name], decimals)) for name in shown)
     }
     if digits is None and {"lower", "upper"} <= {*shown}:
@@ -101,20 +92,20 @@ def texts(table: pd.DataFrame, decimals: int = DECIMALS, digits: int | None = No
             for low, high in zip(shown["lower"], shown["upper"], strict=True)
         ]
         for k, name in enumerate(("lower", "upper")):
-            cells[name] = [interval(*pair, 10)[k] for pair in ends]
+            cells[name] = [display.interval(*pair, 10)[k] for pair in ends]
     return pd.DataFrame(cells, index=shown.index)
 
 
 def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
     """Return the function that writes the cells of a column."""
     if name == "certified":
-        return check_mark
+        return display.check_mark
     if name == "gap":
-        return lambda value: MISSING if math.isinf(value) else f"{value:.1e}"
+        return lambda value: display.MISSING if math.isinf(value) else f"{value:.1e}"
     if name == "n_support":
         return lambda value: f"{value:.1f}".removesuffix(".0")
     if name.endswith("seconds"):
-        return lambda value: number(value, 3)
+        return lambda value: display.number(value, 3)
     if name in P_VALUES:
         return lambda value: "< 0.0001" if value < 1e-4 else f"{value:.4f}"
     known = np.array([v for v in column if isinstance(v, float) and not math.isnan(v)])
@@ -126,12 +117,12 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
 
     def text(value: Any) -> str:
         if isinstance(value, Mapping):
-            return settings(value)
+            return display.settings(value)
         if isinstance(value, list):
             return " or ".join(map(text, value))
         if isinstance(value, float) and share:
             return f"{value:.{decimals}f}"
-        return number(value, decimals + 2)
+        return display.number(value, decimals + 2)
 
     return text
 
@@ -178,9 +169,11 @@ def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()
         words.append(shown.columns[0])
     left = [k for k, name in enumerate(shown) if name in words]
     more = len(table) - len(shown)
-    below = html_fields([("", f"{more} more rows; .to_html() writes all")]) if more else ""
+    below = display.html_fields([("", f"{more} more rows; .to_html() writes all")]) if more else ""
     rows = shown.to_numpy().tolist()
-    return html_block(title, html_table([*map(str, shown)], rows, left=left, bold=bold), below)
+    return display.html_block(
+        title, display.html_table([*map(str, shown)], rows, left=left, bold=bold), below
+    )
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -203,7 +196,7 @@ def escaped(text: str) -> str:
 
 def latex_cell(text: str, *, bold: bool = False) -> str:
     """Return a cell for LaTeX, where numbers, intervals and means with deviations are formulas."""
-    if text in (MISSING, ""):
+    if text in (display.MISSING, ""):
         return "--"
     if text in ("✓", "✗"):
         return "yes" if text == "✓" else "no"

@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -136,9 +137,7 @@ def test_several_classes_have_a_certificate_for_each_pair_and_the_data_a_digest(
     assert code == 0
     pairs, single = content()["rows"]
     names = [record["classes"] for record in pairs["certificates"]]
-    assert names == [
-        *(["setosa", "versicolor"], ["setosa", "virginica"], ["versicolor", "virginica"])
-    ]
+    assert names == [list(pair) for pair in combinations(["setosa", "versicolor", "virginica"], 2)]
     worst = max(pairs["certificates"], key=lambda record: record["gap"])
     assert (pairs["lower"], pairs["upper"]) == (worst["lower"], worst["upper"])
     assert "psvm(p=2): interval of the largest gap of 3 binary machines" in " ".join(out.split())
@@ -316,11 +315,7 @@ def test_model_files_of_liblinear_are_certified(run):
     folder = Path(__file__).parent.parent / "estimators" / "model_files"
     line = f"certify {folder / 'liblinear_three.model'} {folder / 'data.csv'}"
     assert run(f"{line} --as psvm:C=2,p=2 --json t.json --target three --drop two")[0] == 0
-    assert [classes for classes, _, _ in intervals()] == [
-        ["1", "rest"],
-        ["2", "rest"],
-        ["3", "rest"],
-    ]
+    assert [classes for classes, _, _ in intervals()] == [[name, "rest"] for name in "123"]
     assert max(row["gap"] for row in content()["rows"]) < 1e-6
 
 
@@ -393,10 +388,12 @@ def test_the_proof_of_a_pair_is_checked_against_the_data_of_all_classes(run):
     assert run("compare iris --models psvm:p=2 --proofs proofs --quiet")[0] == 0
     code, out, _ = run("verify proofs/psvm_p=2.setosa-virginica.npz proofs/training.npz")
     assert code == 0
-    first, second, third = out.splitlines()[:3]
-    assert first.startswith("the problem: psvm with C = 1.0, p = 2.0; no kernel; intercept free; ")
-    assert second.startswith("proved: lower ")
-    assert third == "the proof holds"
+    problem, proved, verdict = out.splitlines()[:3]
+    assert problem.startswith(
+        "the problem: psvm with C = 1.0, p = 2.0; no kernel; intercept free; "
+    )
+    assert proved.startswith("proved: lower ")
+    assert verdict == "the proof holds"
     assert run("verify proofs/psvm_p=2.setosa-virginica.npz wine")[0] == 2
 
 
@@ -468,9 +465,8 @@ def test_an_absent_licence_is_named_by_doctor_alone(run, monkeypatch):
     assert why not in out + Path("t.json").read_text()
     code, out, _ = run("doctor --csv t.csv")
     assert why in out
-    assert {"MOSEK", "CLARABEL", "SCS", "SCIP", "HIGHS", "GUROBI"} <= set(
-        pd.read_csv("t.csv")["name"]
-    )
+    solvers = {"MOSEK", "CLARABEL", "SCS", "SCIP", "HIGHS", "GUROBI"}
+    assert solvers <= set(pd.read_csv("t.csv")["name"])
 
 
 # Text of data
@@ -515,10 +511,8 @@ def test_the_page_names_every_option_and_no_other():
     text = re.sub(r"```python.*?```", "", PAGE.read_text(), flags=re.DOTALL)
     named = set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text))
     general = {"--help", "--install-completion", "--show-completion", "-m", "-c"}
-    known = {opt for one in COMMANDS.values() for param in one.params for opt in param.opts} - {
-        "--help"
-    }
-    known = {opt for opt in known if opt.startswith("-")}
+    opts = {opt for one in COMMANDS.values() for param in one.params for opt in param.opts}
+    known = {opt for opt in opts if opt.startswith("-")} - {"--help"}
     assert named - known - general == set()
     assert known - named == set()
     assert set(COMMANDS) == set(re.findall(r"\| `svmcvx (\w+)", text))

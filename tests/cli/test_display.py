@@ -112,11 +112,9 @@ def test_a_summary_tells_formulation_data_answer_certificate_and_terms(solution)
 def test_the_terms_of_the_objective_add_up_to_it():
     points, codes = np.vstack([X + shift for shift in (0.0, 4.0, 8.0)]), np.repeat([0, 1, 2], 40)
     for name, solve in SOLVERS.items():
-        data = (
-            (points, codes)
-            if name in ("m3svm", "multiclass")
-            else (X[:12] + 5 * Y[:12, None], Y[:12])
-        )
+        data = (X[:12] + 5 * Y[:12, None], Y[:12])
+        if name in ("m3svm", "multiclass"):
+            data = (points, codes)
         found = solve(*data)
         assert set(found.terms) == {"regulariser", "losses"}
         assert sum(found.terms.values()) == pytest.approx(found.certificate.upper, rel=1e-6), name
@@ -225,19 +223,15 @@ def test_statements_proofs_and_margins_are_shown_without_their_arrays(solution, 
     assert shown.startswith("ODM(C1=1, C2=1, D=0.1, ")
     assert "40 × 3" in shown
     assert "array" not in shown
-    for thing in (
-        solution.proof(),
-        solution.evidence,
-        sx.theory.margin_distribution(solution, X, LABELS),
-    ):
+    margins = sx.theory.margin_distribution(solution, X, LABELS)
+    for thing in (solution.proof(), solution.evidence, margins):
         assert "array" not in repr(thing)
         assert len(repr(thing)) < 200
     path = tmp_path / "proof.npz"
     solution.save_proof(path)
     (tmp_path / "other").write_text("")
-    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode, (
-        "others may read what others may read"
-    )
+    # Others may read what others may read.
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def shown(solution, several):
@@ -256,9 +250,8 @@ def shown(solution, several):
 def test_html_is_whole_escaped_and_leaves_colours_to_the_page(solution, several):
     for thing in shown(solution, several):
         parsed = Parsed(thing._repr_html_())
-        assert parsed.tags <= {"div", "pre", "table", "thead", "tbody", "tr", "th", "td"}, type(
-            thing
-        )
+        known = {"div", "pre", "table", "thead", "tbody", "tr", "th", "td"}
+        assert parsed.tags <= known, type(thing)
         for style in parsed.styles:
             for rule in filter(None, style.split(";")):
                 name, _, value = rule.partition(":")

@@ -51,6 +51,8 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_folder_of_archives(folder, monkeypatch):
     assert datasets.load("dense", folder).y.tolist() == ["no", "yes", "yes"]
+    with pytest.raises(sx.DataError, match=r"neither data_dir nor SVMCVX_DATA is set"):
+        datasets.load("nothing")
     monkeypatch.setenv(datasets.ENVIRONMENT_VARIABLE, str(folder))
     assert sp.issparse(datasets.load("sparse").X)
     assert datasets.load(folder / "dense.npz").name == "dense"
@@ -58,17 +60,11 @@ def test_a_folder_of_archives(folder, monkeypatch):
         ("empty", "an array y"),
         ("odd", "a dense array X"),
         ("pickled", "arrays of Python objects"),
-        ("absent", "no absent.npz in"),
+        ("absent", r"no data set is called 'absent'.*breast_cancer.*no absent.npz in"),
+        (str(folder / "absent.csv"), "does not exist"),
     ):
         with pytest.raises(sx.DataError, match=message):
             datasets.load(name)
-
-
-def test_an_unknown_name_lists_what_there_is(folder):
-    with pytest.raises(sx.DataError, match=r"breast_cancer.*SVMCVX_DATA"):
-        datasets.load("nothing")
-    with pytest.raises(sx.DataError, match="does not exist"):
-        datasets.load(str(folder / "absent.csv"))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -124,11 +120,9 @@ def test_tables_in_every_dialect(tmp_path, name, options):
     assert data.name == "t"
     assert data.X.tolist() == TABLE[["x", "size"]].to_numpy().tolist()
     assert data.y.tolist() == ["a", "b", "a"]
-
-
-def test_a_separator_inside_quotes_is_none(tmp_path):
-    (tmp_path / "t.csv").write_text('"a, b, c";kind\n1.5;x\n2.5;y\n')
-    assert datasets.load(tmp_path / "t.csv", target="kind").feature_names == ("a, b, c",)
+    # A separator inside quotes is none.
+    (tmp_path / "q.csv").write_text('"a, b, c";kind\n1.5;x\n2.5;y\n')
+    assert datasets.load(tmp_path / "q.csv", target="kind").feature_names == ("a, b, c",)
 
 
 def test_columns_that_name_rows_are_refused_unless_they_are_named(tmp_path):

@@ -15,15 +15,15 @@ def centroid(p, seed):
 
 
 def test_a_seed_determines_the_data_and_a_sample_number_draws_others():
-    X, y = outlier_data(50, 3, sigma=0.5, outliers="spread", seed=7)
-    again = outlier_data(50, 3, sigma=0.5, outliers="spread", seed=7)
+    def data(seed, **sample):
+        return outlier_data(50, 3, sigma=0.5, outliers="spread", seed=seed, **sample)
+
+    (X, y), again = data(7), data(7)
     np.testing.assert_array_equal(X, again[0])
     np.testing.assert_array_equal(y, again[1])
     assert set(y) == {-1, 1}
-    assert not np.array_equal(X, outlier_data(50, 3, sigma=0.5, outliers="spread", seed=8)[0])
-    assert not np.array_equal(
-        X, outlier_data(50, 3, sigma=0.5, outliers="spread", seed=7, sample=1)[0]
-    )
+    assert not np.array_equal(X, data(8)[0])
+    assert not np.array_equal(X, data(7, sample=1)[0])
 
 
 def test_without_outliers_the_classes_are_gaussian_around_centroids_one_unit_apart():

@@ -182,13 +182,6 @@ def test_missing_values_are_the_matter_of_the_models_without_a_pipeline(tmp_path
     )
 
 
-def test_proofs_of_a_pipeline_are_about_the_data_that_its_machine_has_seen(tmp_path):
-    frame, y = raw_table()
-    sx.compare({"pipe": encoding(sx.PSVMClassifier(p=2.0))}, frame, y, proofs=tmp_path / "proofs")
-    seen = sx.datasets.load(tmp_path / "proofs" / "pipe" / "training.npz")
-    assert sx.verify(tmp_path / "proofs" / "pipe" / "pipe.npz", seen.X, seen.y).holds
-
-
 def test_metrics_are_columns_and_models_that_predict_one_class_are_told():
     rng = np.random.default_rng(1)
     y = np.r_[np.zeros(76, dtype=int), np.ones(4, dtype=int)]
