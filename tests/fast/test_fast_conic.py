@@ -17,9 +17,9 @@ from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, conic
 from svmcvx.fast.conic_loss.continuation import LowRankRelaxation
 from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
+from svmcvx.formulations.base import penalised_space
 from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.problems import relaxation
-from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime
 from tests import designs
@@ -79,7 +79,7 @@ def test_kernels_agree_with_the_semidefinite_program(problem):
 @pytest.mark.parametrize("problem", [{"lam": [0.3, 1.0, 1.2]}, {"kappa": [0.3, 0.1, 0.08, 0.02]}])
 def test_points_without_certificates_are_those_with_one(problem):
     X, y = sx.synthetic.outlier_data(60, 3, sigma=0.5, outliers="clustered", seed=2)
-    _, space = conic_space(X, y, None, True, None, "error")
+    space = penalised_space(X, y, None, True, None, "error")
     (name, values), points = next(iter(problem.items())), conic_points(space, **problem)
     for value, point in zip(values, points, strict=True):
         solution = conic(X, y, **{name: value}, tol=1e-9)

@@ -348,7 +348,9 @@ def derivatives_along(
 
 def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
     """Return the losses' matrix of second derivatives by U, ordered column by column."""
-    shift, rays = bend
+    # Margins of 1 or more have no second derivative.
+    curved = np.flatnonzero((bend.shift != 0) | (bend.rays[:, 0] != 0))
+    X, shift, rays = X[curved], bend.shift[curved], bend.rays[curved]
     r, k = int(X.shape[1]), rays.shape[1]
     H = np.zeros((r * k, r * k), order="F")
     places = [slice(a * r, (a + 1) * r) for a in range(k)]

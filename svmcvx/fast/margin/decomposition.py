@@ -74,7 +74,7 @@ class DecompositionSettings:
         Comparisons of the bounds without progress after which the method ends.
     """
 
-    working_set: int = 512
+    working_set: int = 256
     tiled_working_set: int = 1024
     whole: int = 1000
     steps: int = 40

@@ -212,7 +212,7 @@ def _flips(marks: NDArray[np.uint8], kept: Integers, before: Integers) -> tuple[
     marks = np.vstack([marks, np.zeros((1, marks.shape[1]), dtype=np.uint8)])
     flips = marks[np.minimum(kept, len(marks) - 1)] ^ marks[before]
     # Few bytes differ: the bits of each of these.
-    bound, byte = np.nonzero(flips)
+    bound, byte = np.divmod(np.flatnonzero(flips.ravel() != 0), flips.shape[1])
     entry, bit = np.nonzero(np.unpackbits(flips[bound, byte][:, None], axis=1))
     rows = 8 * byte[entry] + bit
     return np.bincount(bound[entry], minlength=kept.size), rows
