@@ -13,8 +13,7 @@ from scipy.optimize import nnls
 
 import svmcvx as sx
 from svmcvx.errors import BuildError, DataError, SolverFailed
-from svmcvx.formulations.indicator.pool import relaxed_point
-from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, zero_one_mio
+from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, relaxed_point, zero_one_mio
 from svmcvx.formulations.indicator.statement import l0_statement
 from svmcvx.formulations.signed_rows import least_norm
 from svmcvx.synthetic import outlier_data
