@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.svm import SVC, LinearSVC
+from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -24,6 +25,7 @@ from svmcvx.catalogue import Entry, find
 from svmcvx.certificate import Certificate
 from svmcvx.data import (
     CodedLabels,
+    Features,
     as_array,
     check_choice,
     check_features,
@@ -300,10 +302,7 @@ class CertifiedClassifier(_Fitted):
 
     def predict_guaranteed(self, T: Any) -> NDArray[Any]:
         """Return the label of each row by *every* optimal machine, None if undecided."""
-        found = self._current_guarantee()
-        checked = check_features(T)
-        self._check_columns(T, reset=False)
-        return found.predict(checked)
+        return self._current_guarantee().predict(self._checked(T))
 
     def score_interval(self, T: Any, y: Any, metric: str = "accuracy") -> Interval:
         """Return an interval of the optimal machine's score; one number if all is decided."""
@@ -384,6 +383,12 @@ class CertifiedClassifier(_Fitted):
     def _largest(self, labels: CodedLabels) -> int:
         """Return the number of observations of the largest problem that is solved."""
         return len(labels)
+
+    def _checked(self, X: Any) -> Features:
+        """Return validated rows with the columns of the training data."""
+        checked = check_features(X)
+        self._check_columns(X, reset=False)
+        return checked
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
         """Set or compare the names and the number of features of validated `X`."""
@@ -517,6 +522,11 @@ class CertifiedClassifier(_Fitted):
                 raise AttributeError("n_iter_ exists for solvers that report their iterations only")
             counts.append(max(sum(known), 1))
         return read_only(np.array(counts, dtype=np.intp))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _solved(self) -> tuple[Solution, ...]:
         return (self.solution_,)

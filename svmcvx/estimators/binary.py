@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
-from svmcvx.data import CodedLabels, Features, check_choice, check_features
+from svmcvx.data import CodedLabels, Features, check_choice
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
 from svmcvx.estimators.request import FAST, Request, TrainingData
@@ -297,11 +297,6 @@ class BinaryClassifier(CertifiedClassifier):
         scores: Floats = getattr(model, method)(self._checked(X))
         return scores
 
-    def _checked(self, X: Any) -> Features:
-        checked = check_features(X)
-        self._check_columns(X, reset=False)
-        return checked
-
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row.
 
@@ -325,7 +320,6 @@ class BinaryClassifier(CertifiedClassifier):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed" or isinstance(
             self.kernel, Precomputed
         )

@@ -6,10 +6,9 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
 from svmcvx.arrays import Floats
-from svmcvx.data import check_choice, check_features, check_whole
+from svmcvx.data import check_choice, check_whole
 from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
 from svmcvx.formulations.multiclass.machines import MACHINES
 from svmcvx.model import MulticlassModel
@@ -26,20 +25,15 @@ class MulticlassClassifier(CertifiedClassifier):
     @property
     def coef_(self) -> Floats:
         """One row of weights a class, shape (c, d); for two classes their difference, (1, d)."""
-        rows = self._model().coef.T
-        return read_only(np.array(rows[1:] - rows[:1] if rows.shape[0] == 2 else rows))
+        return _by_class(self._model().coef.T)
 
     @property
     def intercept_(self) -> Floats:
         """The biases, shape (c,); for two classes their difference, shape (1,)."""
-        biases = self._model().intercept
-        return read_only(np.array(biases[1:] - biases[:1] if biases.size == 2 else biases))
+        return _by_class(self._model().intercept)
 
     def _scores(self, X: Any) -> Floats:
-        model = self._model()
-        checked = check_features(X)
-        self._check_columns(X, reset=False)
-        return model.decision_function(checked)
+        return self._model().decision_function(self._checked(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of each row for each class, shape (m, c)."""
@@ -52,10 +46,10 @@ class MulticlassClassifier(CertifiedClassifier):
         labels: NDArray[Any] = self.classes_[largest]
         return labels
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+
+def _by_class(values: Floats) -> Floats:
+    """Return what a model has for each class; for two classes the difference."""
+    return read_only(np.array(values[1:] - values[:1] if len(values) == 2 else values))
 
 
 @estimator
