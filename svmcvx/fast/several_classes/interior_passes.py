@@ -33,26 +33,18 @@ SHARE = 0.995
 
 @compiled(inner=True, error_model="numpy")
 def _loss(gamma, largest, total):
-    """Return the largest inner product of the slacks and multipliers of weight 1."""
-    m = gamma.size
-    value, left, before = 0.0, total, np.inf
+    """Return the largest inner product of the slacks and multipliers of weight 1, T ≤ 2t."""
+    value, first, second = 0.0, 0.0, 0.0
+    for j in range(gamma.size):
+        value += largest * max(gamma[j], 0.0)
+        if gamma[j] > first:
+            first, second = gamma[j], first
+        elif gamma[j] > second:
+            second = gamma[j]
     if total == np.inf:
-        for j in range(m):
-            value += largest * max(gamma[j], 0.0)
         return value
-    while left > 0.0:
-        # The next largest slack, and how many have it.
-        top, equal = 0.0, 0
-        for j in range(m):
-            if top < gamma[j] < before:
-                top, equal = gamma[j], 1
-            elif gamma[j] == top:
-                equal += 1
-        if top == 0.0:
-            return value
-        taken = min(left, largest * equal)
-        value, left, before = value + taken * top, left - taken, top
-    return value
+    share = min(largest, total)
+    return share * first + (total - share) * second
 
 
 @compiled(inner=True, error_model="numpy")

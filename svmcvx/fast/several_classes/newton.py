@@ -92,7 +92,7 @@ class MulticlassSettings:
     largest_direct: int = 6000
     direct_work: float = 3e10
     smooth_direct_work: float = 5e6
-    forcing: float = 0.03
+    forcing: float = 0.1
     cg_limit: int = 400
     largest_block: int = 1500
 

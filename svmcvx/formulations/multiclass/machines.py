@@ -59,7 +59,7 @@ from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded, exact, exp, log, row_maxima, sqrt, square, total
-from svmcvx.data import check_choice, check_number, multiclass_data
+from svmcvx.data import check_choice, check_number, check_whole, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import CLEARLY_ZERO, ON_SUPPORT, RecoveredPoints, usable
 from svmcvx.formulations.multiclass.losses import (
@@ -267,10 +267,8 @@ def bound_classical(
     """Check the arguments of :func:`multiclass` and bind the statement to the data."""
     machine = MACHINES[check_choice(loss, "loss", tuple(MACHINES))]
     lam = check_number(lam, "lam")
-    if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise DataError(f"k must be a whole number from 1 to the number of classes, got {k!r}")
     kind = intercept_kind(intercept, own="free")
-    chosen, regulariser = machine.loss(int(k)), machine.regulariser
+    chosen, regulariser = machine.loss(check_whole(k, "k", 1)), machine.regulariser
     data = multiclass_data(X, y, sample_weight)
     if isinstance(chosen, TopHinge) and chosen.k > data.c:
         raise DataError(f"k must be at most the number of classes, {data.c}, got {k}")

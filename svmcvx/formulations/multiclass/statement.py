@@ -21,6 +21,7 @@ from svmcvx.certificate.bounded import (
     by_rows,
     correctly_rounded,
     exact,
+    parts_of,
     quietly,
     row_maxima,
     row_sums,
@@ -167,21 +168,16 @@ class ScoreSpace:
                 rows, b = Rows(self.data.X), exact(model.intercept)
         return self.differences(rows @ Ball(model.coef) + b)
 
-    def coefficients(self, alpha: Floats) -> Floats:
-        """Return B, the coefficients of the scores in Σ αf."""
-        found = self.expand(-alpha)
-        found[np.arange(self.data.n), self.data.codes] = row_sums(alpha)
-        return found
-
-    def _bounded_coefficients(self, alpha: Floats) -> Bounded:
-        """Return B; only the sums for the own classes are rounded."""
-        found, own = (
-            Bounded(self.expand(-alpha), np.zeros((self.data.n, self.data.c))),
-            row_sums(exact(alpha)),
-        )
-        at = np.arange(self.data.n), self.data.codes
-        found.value[at], found.error[at] = own.value, own.error
-        return found
+    def coefficients(self, alpha: R) -> R:
+        """Return B, the coefficients of the scores in Σ αf; only own classes have rounded ones."""
+        at, own = (np.arange(self.data.n), self.data.codes), row_sums(alpha)
+        found = self.expand(-parts_of(alpha)[0])
+        found[at] = parts_of(own)[0]
+        if isinstance(alpha, np.ndarray):
+            return found
+        error = np.zeros_like(found)
+        error[at] = own.error
+        return Bounded(found, error)
 
     def balance(self, alpha: Floats) -> Floats:
         """Return g_b = B'1."""
@@ -221,7 +217,7 @@ class ScoreSpace:
         """Return G and g_b, of non-negative multipliers, for the data as they were passed."""
         rows, shift = self._shifted
         b = self.bounded_balance(alpha)
-        W = rows.combined(self._bounded_coefficients(alpha))
+        W = rows.combined(self.coefficients(exact(alpha)))
         if shift.any() and (b.value.any() or np.any(b.error)):
             W = W + Ball.around(exact(shift[:, None]) * b[None, :])
         return Gradient(W, Ball.around(b))
