@@ -151,7 +151,7 @@ class BlockSpace(LinearSpace):
         for last, scores in self._last_scores:
             if last.intercept == model.intercept and np.array_equal(last.coef, model.coef):
                 return scores
-        found = concatenate(self._each(_scores, None, self.compared, model.without_support()))
+        found = concatenate(self._each(_scores, None, model.without_support()))
         self._last_scores[:] = [(model, found)]
         return found
 
@@ -166,7 +166,7 @@ class BlockSpace(LinearSpace):
             return Ball(np.zeros(self.d))
         starts = np.cumsum([0, *self._rows_of_shards])
         each = [(v[start:stop],) for start, stop in itertools.pairwise(starts)]
-        found: list[Ball] = self._each(_expansions, each, self.compared)
+        found: list[Ball] = self._each(_expansions, each)
         return functools.reduce(operator.add, found)
 
     def squared_norm_of(self, v: Bounded) -> Bounded:
@@ -181,10 +181,13 @@ class BlockSpace(LinearSpace):
         return found
 
     def _each(
-        self, operation: Callable[..., Any], each: Sequence[tuple[Any, ...]] | None, *arguments: Any
+        self,
+        operation: Callable[..., Any],
+        each: Sequence[tuple[Any, ...]] | None = None,
+        *arguments: Any,
     ) -> list[Any]:
-        """Return the results of an operation for all blocks."""
-        found = self.shards.read(operation, each, *arguments)
+        """Return the results for all blocks, each of which is compared with the first pass."""
+        found = self.shards.read(operation, each, self.compared, *arguments)
         return [part for listed in found for part in listed]
 
     @contextmanager
@@ -201,7 +204,7 @@ class BlockSpace(LinearSpace):
     def require_same(self) -> None:
         """Compare all blocks with the first pass."""
         self.shards.deadline = None
-        self.shards.read(_visit, None, self.compared)
+        self._each(_visit)
 
     @property
     def small(self) -> bool:
@@ -210,7 +213,7 @@ class BlockSpace(LinearSpace):
 
     def loaded(self) -> tuple[Features, NDArray[Any], Floats]:
         """Return the rows of all blocks with their labels and weights, as data in memory."""
-        X, y, weight = zip(*self._each(_pieces, None, self.compared), strict=True)
+        X, y, weight = zip(*self._each(_pieces), strict=True)
         return _stacked(X), np.concatenate(y), np.concatenate(weight)
 
     def sample_space(self) -> LinearSpace:
@@ -292,9 +295,8 @@ def _pieces(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> 
 
 
 @reads_rows
-def _visit(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> None:
-    for _ in spaces(pieces, parts, settings):
-        pass
+def _visit(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> list[int]:
+    return [space.data.n for space in spaces(pieces, parts, settings)]
 
 
 # Least number of rows of the sample that is solved first; rows for each unknown; largest number of

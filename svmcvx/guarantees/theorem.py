@@ -454,8 +454,6 @@ class Multipliers:
 
 def room_above(values: Floats, bound: Any) -> Floats:
     """Return numbers that are at most bound − value, not negative; the bound is plain."""
-    if np.ndim(bound) == 0 and np.isinf(bound):
-        return np.full(values.size, np.inf)
     bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), values.shape)
     found = (exact(np.where(np.isinf(bound), 0.0, bound)) - exact(values)).lower
     return np.where(np.isinf(bound), np.inf, np.maximum(found, 0.0))

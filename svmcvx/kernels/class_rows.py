@@ -111,8 +111,7 @@ class ClassRows:
         """Return the whole matrix and a bound on the errors of its entries."""
         if self.kernel is None:
             return self.X @ self.X.T, self._row_error()
-        columns = KernelColumns(self.kernel, self.X, self.X)
-        return columns.symmetric_matrix() if isinstance(self.kernel, RBF) else columns.matrix()
+        return KernelColumns(self.kernel, self.X, self.X).matrix()
 
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:

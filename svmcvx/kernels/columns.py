@@ -186,18 +186,6 @@ class KernelColumns:
 
         for_each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
 
-    def symmetric_matrix(self) -> tuple[Floats, EntryError]:
-        """Return :meth:`matrix` of an RBF kernel if rows are columns, half of it evaluated."""
-        n, d = self.shape[0], int(self._data_columns.shape[1])
-        found = np.empty((n, n))
-        step = math.isqrt(self.tile_entries)
-        for start in range(0, n, step):
-            end = min(start + step, n)
-            self.some(slice(start, None))(slice(start, end), out=found[start:end, start:])
-            found[end:, start:end] = found[start:end, end:].T
-        side = shift_error(self._row_halves, 1.0, d)
-        return found, exponential_error(found, side, side, d, lambda: found > math.inf)
-
     def product(self, v: Floats) -> KernelProduct:
         r"""Return :math:`Kv` in double precision, and what bounds the error of its entries."""
         m = self.shape[0]

@@ -59,16 +59,7 @@ class EntryError(NamedTuple):
 
     .. math:: |\hat K_{ij} - K_{ij}| \le |\hat K_{ij}|\,(r_i + c_j) + p_i q_j + a + E_{ij}
 
-    Attributes
-    ----------
-    rows, columns : ndarray of shape (m,), (n,)
-        r and c.
-    left, right : ndarray of shape (m,), (n,)
-        p and q.
-    absolute : float
-        a.
-    entries : ndarray of shape (m, n) or None
-        E, where a bound does not separate.
+    The fields are r, c, p, q, a, and E where a bound does not separate.
     """
 
     rows: Floats
@@ -84,16 +75,8 @@ class EntryError(NamedTuple):
         return factored_error(np.zeros(m), np.zeros(n), 0.0)
 
     def of_products(self, magnitude: Floats, weighted: Floats, v: Floats) -> Floats:
-        r"""Return a bound on :math:`\sum_j |\hat K_{ij} - K_{ij}| |v_j|`.
-
-        Parameters
-        ----------
-        magnitude : ndarray of shape (m,)
-            At least :math:`|\hat K||v|`.
-        weighted : ndarray of shape (m,)
-            At least :math:`|\hat K|(c \circ |v|)`.
-        v : ndarray of shape (n,)
-            Or a matrix: each column is such a v.
+        r"""Return a bound on :math:`\sum_j |\hat K_{ij} - K_{ij}| |v_j|`, given numbers that are
+        at least :math:`|\hat K||v|` and :math:`|\hat K|(c \circ |v|)`; v may have several columns.
         """
         size = np.abs(v)
         bound = (self.rows * magnitude.T).T + weighted
@@ -109,9 +92,7 @@ class EntryError(NamedTuple):
         return self._replace(rows=self.rows + times * U)
 
     def of_positive_part(self, size: float) -> EntryError:
-        """Return that of the positive part of a matrix whose rows have sums of at most `size`, from
-        its eigenvalues and vectors.
-        """
+        """Return that of the positive part of a matrix with sums of rows of at most `size`."""
         return self._replace(absolute=self.absolute + 40.0 * self.rows.size * U * size)
 
     def block(self, rows: Any, columns: Any) -> EntryError:
@@ -397,9 +378,7 @@ class Laplacian(_Stationary):
     name: ClassVar[str] = "laplacian"
 
     def block(self, A: Any, B: Any) -> Matrix:
-        """Return the kernel matrix (sparse blocks are made dense: the distance has no product
-        form).
-        """
+        """Return the kernel matrix; sparse blocks are made dense, as there is no product form."""
         return np.asarray(np.exp(-self._gamma * cdist(dense(A), dense(B), metric="cityblock")))
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
