@@ -478,7 +478,7 @@ def verify(given: Given, proof: Path, test: str | None = None) -> int:
 
     data = load(given)
     with ProofFile(proof) as file:
-        classes = file.header.statement.classes
+        classes = file.statement.classes
     if len(classes) == 2 < data.classes.size:
         # One pair of several classes, whose labels are stored with the proof.
         data = data.pair(*classes)

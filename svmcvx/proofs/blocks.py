@@ -34,21 +34,22 @@ from svmcvx.proofs.problem import (
 FORMULATIONS: Final = ("psvm", "penalised psvm", "odm")
 
 
-def _blocks(X: Any, y: Any) -> Iterator[tuple[Any, NDArray[Any], Floats | None]]:
+def _blocks(X: Any, y: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
     """Load rows, labels, and weights where they come with the rows, one block after the other."""
     given = None if y is None or hasattr(y, "blocks") else np.asarray(y).ravel()
     start = 0
     for number, load in enumerate(X.loaders):
         piece = load()
-        piece = (*piece, None, None) if isinstance(piece, tuple) else (piece, None, None)
-        rows = matrix_of(piece[0], f"block {number}")
-        labels = piece[1] if given is None else given[start : start + rows.shape[0]]
-        if labels is None or np.asarray(labels).size != rows.shape[0]:
+        piece = piece if isinstance(piece, tuple) else (piece,)
+        rows, labels, weight, *_ = (*piece, None, None)
+        rows = matrix_of(rows, f"block {number}")
+        if given is not None:
+            labels = given[start : start + rows.shape[0]]
+        if labels is None or np.size(labels) != rows.shape[0]:
             raise DataError(
                 f"block {number} has {rows.shape[0]} rows but not as many labels; pass y, one"
                 " label a row"
             )
-        weight = None if piece[2] is None else np.asarray(piece[2], dtype=np.float64)
         yield rows, np.asarray(labels).ravel(), weight
         start += rows.shape[0]
 
@@ -59,7 +60,7 @@ def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> tuple[str,
     try:
         for part, labels, weight in _blocks(X, y):
             name.add(part, codes_of(labels, classes, name.seen))
-            weights.append(np.ones(part.shape[0]) if weight is None else weight)
+            weights.append(np.ones(part.shape[0]) if weight is None else np.asarray(weight, float))
     except ProofRejected as refusal:
         raise DataError(str(refusal)) from None
     if name.seen != rows:

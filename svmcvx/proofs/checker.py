@@ -206,10 +206,10 @@ def _checked_again(proof: Any) -> Proof:
 def _bound(proof: Proof | str | os.PathLike[str], X: Any, labels: Any, T: Any) -> Problem:
     """A proof with its data; the arrays of a file are read only if their sizes fit the data."""
     with nullcontext() if isinstance(proof, Proof) else ProofFile(proof) as file:
-        header: Any = _checked_again(proof) if file is None else file.header
-        codes = _codes(header.statement, X, labels)
-        _require_test(header.test, header.statement.columns, T)
-        proof = header if file is None else file.read()
+        said: Any = file or _checked_again(proof)
+        codes = _codes(said.statement, X, labels)
+        _require_test(said.test, said.statement.columns, T)
+        proof = said if file is None else file.read()
     if proof.test is not None:
         low, high, given = (proof.scores[name] for name in ("lower", "upper", "label"))
         for t in np.flatnonzero((given != label_codes(low, high)) | (low > high))[:1]:

@@ -19,10 +19,10 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import IO, Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -144,18 +144,18 @@ def write_proof(path: PathLike, proof: Proof) -> None:
     # Not by tempfile, whose files others may not read.
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        try:
-            with temporary.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
-                for name, content in members.items():
-                    archive.writestr(zipfile.ZipInfo(name), content, _compression(name, content))
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with temporary.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(zipfile.ZipInfo(name), content, _compression(name, content))
+        temporary.replace(target)
     except OSError as error:
         raise DataError(
             f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
         ) from None
+    finally:
+        # It is there still if anything failed.
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _compression(name: str, content: bytes) -> int:
@@ -167,19 +167,15 @@ def _compression(name: str, content: bytes) -> int:
     return zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
 
 
-class Header(NamedTuple):
-    """What a file says before an array is read; the statement lacks its arrays."""
+class ProofFile:
+    """An open file of a proof, whose header has been held against the tables of the format; arrays,
+    those of the statement too, are read by :meth:`read`.
+    """
 
     statement: Statement
     claim: dict[str, Any]
     shapes: dict[str, Sizes]
     test: dict[str, Any] | None
-
-
-class ProofFile:
-    """An open file of a proof, whose header has been held against the tables of the format."""
-
-    header: Header
 
     def __init__(self, path: PathLike) -> None:
         self.path = path
@@ -195,7 +191,8 @@ class ProofFile:
             with _damage_of(path):
                 self._archive, self._members = _archive(path, self._stream)
                 text = self._archive.read(HEADER)
-                self._sha, self.header = hashlib.sha256(text), _header(path, text.decode())
+                self._sha = hashlib.sha256(text)
+                self.statement, self.claim, self.shapes, self.test = _header(path, text.decode())
                 self._require_members()
         except BaseException:
             self._stream.close()
@@ -209,7 +206,7 @@ class ProofFile:
 
     def _require_members(self) -> None:
         """Refuse members that the header does not name, and sizes that differ from its arrays."""
-        wanted = {f"{name}.npy": name for name in self.header.shapes}
+        wanted = {f"{name}.npy": name for name in self.shapes}
         for strange in sorted(self._members.keys() ^ {HEADER, DIGEST, *wanted})[:1]:
             raise DataError(
                 f"{self.path} is damaged: its header and its member {strange!r} do not belong"
@@ -218,7 +215,7 @@ class ProofFile:
         if self._members[DIGEST].file_size != 64:
             raise DataError(f"{self.path} is damaged: its digest is not one of 64 digits")
         for member, name in wanted.items():
-            info, size = self._members[member], bytes_of(name, self.header.shapes[name])
+            info, size = self._members[member], bytes_of(name, self.shapes[name])
             if not size < info.file_size <= size + SMALL:
                 raise DataError(
                     f"{self.path} is damaged: the size of {name} is not that of its shape"
@@ -237,16 +234,16 @@ class ProofFile:
     def read(self) -> Proof:
         found: dict[str, Any] = {name: {} for name in ("statement", *MAPPINGS)}
         with _damage_of(self.path):
-            for name in sorted(self.header.shapes):
+            for name in sorted(self.shapes):
                 family, _, key = name.partition(".")
                 found[family][key] = self._array(name)
             if self.digest != self._sha.hexdigest():
                 raise DataError(f"{self.path} is corrupted: its contents do not match their digest")
-        statement = replace(self.header.statement, **found.pop("statement"))
-        return Proof(statement=statement, **found, **self.header.claim, test=self.header.test)
+        statement = replace(self.statement, **found.pop("statement"))
+        return Proof(statement=statement, **found, **self.claim, test=self.test)
 
     def _array(self, name: str) -> NDArray[Any]:
-        shape, dtype = self.header.shapes[name], dtype_of(name)
+        shape, dtype = self.shapes[name], dtype_of(name)
         # As long as its shape says, see above.
         content = self._archive.read(f"{name}.npy")
         self._sha.update(content)
@@ -329,7 +326,10 @@ def _no_number(text: str) -> NoReturn:
     raise DataError(f"the header of a proof holds {text}, which is not a number of JSON")
 
 
-def _header(path: PathLike, text: str) -> Header:
+def _header(
+    path: PathLike, text: str
+) -> tuple[Statement, dict[str, Any], dict[str, Sizes], dict[str, Any] | None]:
+    """Return what a header says: the statement, the claim, the shapes of arrays, and test rows."""
     content = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
@@ -363,7 +363,7 @@ def _header(path: PathLike, text: str) -> Header:
         shapes[name] = tuple(sizes)
     test = checked_test(statement, content["test"]) if tested else None
     require_arrays(statement, claim["kind"], shapes, test)
-    return Header(statement, claim, shapes, test)
+    return statement, claim, shapes, test
 
 
 def _require_keys(content: Any, what: str, names: tuple[str, ...]) -> dict[str, Any]:

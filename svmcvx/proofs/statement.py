@@ -90,6 +90,8 @@ class Formulation(NamedTuple):
     forms: tuple[Form, ...]
     several: bool = False
     counting: bool = False
+    # Arrays of the statement.
+    own: Arrays = {"weight?": ("n",)}  # noqa: RUF012
 
 
 N: Final = ("n",)
@@ -113,7 +115,8 @@ FLOWS: Final[Arrays] = {**SEVERAL, "flow?": ("d", "p")}
 CODED: Final[Arrays] = {"code": N, "between": ("between",)}
 
 CLASSICAL: Final = Formulation(("free", "none"), (Form(LAM, SEVERAL),), several=True)
-DROPPING: Final = Formulation(("free",), (Form({"C": POSITIVE}, {}),), counting=True)
+MARGINS: Final[Arrays] = {"weight?": N, "M?": N}
+DROPPING: Final = Formulation(("free",), (Form({"C": POSITIVE}, {}),), counting=True, own=MARGINS)
 CONIC: Final = Form(LAM, GAMMA)
 
 FORMULATIONS: Final[Mapping[str, Formulation]] = {
@@ -124,9 +127,9 @@ FORMULATIONS: Final[Mapping[str, Formulation]] = {
     "odml": Formulation(CONSTANT, (Form({**ODML, "C": POSITIVE}, TAU),)),
     "odml_hard_margin": Formulation(CONSTANT, (Form(ODML, TAU),)),
     "conic": Formulation(CONSTANT, (CONIC, Form({"kappa": SHARE}, {**GAMMA, "lam": ()}))),
-    "conic_fixed_gamma": Formulation(CONSTANT, (CONIC,)),
-    "zero_one": Formulation(
-        CONSTANT, (CONIC, Form({"k": NONNEGATIVE}, {**GAMMA, "lam": ()})), counting=True
+    "conic_fixed_gamma": Formulation(CONSTANT, (CONIC,), own={"weight?": N, "gamma": N}),
+    "zero_one": DROPPING._replace(
+        intercepts=CONSTANT, forms=(CONIC, Form({"k": NONNEGATIVE}, {**GAMMA, "lam": ()}))
     ),
     "ramp": DROPPING,
     "l0": DROPPING,
@@ -228,7 +231,7 @@ class Statement:
             if name != "M" and (given < 0).any():
                 raise DataError(f"the array statement.{name} of a proof must not be negative")
             object.__setattr__(self, name, given)
-        optional = {f"{name.rstrip('?')}?": N for name in _own(self.formulation)}
+        optional = {f"{name.rstrip('?')}?": N for name in FORMULATIONS[self.formulation].own}
         shapes = {name: values.shape for name, values in self.arrays.items()}
         _require_layout(self, "statement", [optional], shapes, {"n": self.rows})
         if self.weight is not None and not self.weight.any():
@@ -508,13 +511,6 @@ def dual_of(
     return found if _matched(layout, found) is not None else {}
 
 
-def _own(formulation: str) -> Arrays:
-    """The arrays of a statement."""
-    if formulation == "conic_fixed_gamma":
-        return {"weight?": N, "gamma": N}
-    return {"weight?": N, "M?": N} if FORMULATIONS[formulation].counting else {"weight?": N}
-
-
 def require_arrays(
     statement: Statement, kind: str, arrays: Mapping[str, Sizes], test: Mapping[str, Any] | None
 ) -> None:
@@ -538,7 +534,7 @@ def require_arrays(
         for record in searched
     ]
     layouts: dict[str, list[Arrays]] = {
-        "statement": [_own(name)],
+        "statement": [known.own],
         "model": models,
         "dual": [{}, *([form.dual] if form.dual else []), *([CODED] if coded else [])],
         "tree": [{}, *trees],

@@ -39,13 +39,6 @@ def record(properties):
     }
 
 
-def kernel():
-    return [
-        record({"name": {"const": name}, **{k: values(v) for k, v in rules.items()}})
-        for name, rules in KERNELS.items()
-    ]
-
-
 def described(dtype):
     sizes = {"type": "array", "items": {"type": "integer", "minimum": 0}}
     return record({"dtype": {"const": dtype}, "shape": sizes})
@@ -64,24 +57,21 @@ def forms():
                 "kernel": NULL if known.several else {},
             }
             claim = {"kind": {"enum": list(KINDS) if known.counting else ["convex"]}}
-            if not known.counting:
-                claim["stated"] = NULL
-            scores = {} if name in SCORED else {"test": False}
-            yield {
-                "properties": {
-                    "statement": {"properties": statement},
-                    "claim": {"properties": claim},
-                    **scores,
-                }
-            }
+            claim |= {} if known.counting else {"stated": NULL}
+            parts = {"statement": {"properties": statement}, "claim": {"properties": claim}}
+            yield {"properties": parts | ({} if name in SCORED else {"test": False})}
 
 
 def header_schema(_=""):
     number = {"anyOf": [{"type": "number"}, NULL]}
+    kernels = (
+        record({"name": {"const": name}, **{k: values(v) for k, v in rules.items()}})
+        for name, rules in KERNELS.items()
+    )
     statement = {
         "formulation": {"enum": list(FORMULATIONS)},
         "hyperparameters": {"type": "object"},
-        "kernel": {"oneOf": [NULL, *kernel()]},
+        "kernel": {"oneOf": [NULL, *kernels]},
         "intercept": {"enum": ["free", "penalised", "none"]},
         "rows": {"type": "integer", "minimum": 1},
         "columns": {"type": "integer", "minimum": 1},
@@ -93,12 +83,8 @@ def header_schema(_=""):
         },
         "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{8}$"},
     }
-    claim = {
-        "lower": number,
-        "upper": number,
-        "kind": {"enum": ["convex", *SEARCHED, "local"]},
-        "stated": number,
-    }
+    kind = {"enum": ["convex", *SEARCHED, "local"]}
+    claim = {"lower": number, "upper": number, "kind": kind, "stated": number}
     arrays = {
         "type": "object",
         "properties": {
