@@ -206,3 +206,32 @@ def test_shared_arguments_are_checked(name):
     ):
         with pytest.raises(sx.DataError, match=message):
             MACHINES[name](**{"X": X, "y": y} | argument)
+
+
+@pytest.mark.parametrize(
+    ("solver", "given", "message"),
+    [
+        ("psvm", {"p": 0.5}, "p < 1 is not convex"),
+        ("psvm", {"C": 0.0}, "C must be"),
+        ("psvm", {"cache_size": 0.0, **RBF}, "cache_size"),
+        ("psvm", {"method": "newton", **RBF}, "method must be one of 'auto', 'smo'"),
+        ("psvm", {"method": "smo"}, "method must be one of 'auto', 'newton'"),
+        ("hard_margin", {"method": "simplex"}, "method must be one of"),
+        ("hard_margin", {"method": "active-set", **RBF}, "linear machine; pass kernel=None"),
+        ("odm", {"method": "simplex"}, "method must be one of 'auto', 'newton', 'dcd', 'blocks'"),
+        ("odm", {"D": 1.0}, "D must be a finite number"),
+        ("odml", {"lam1": -1.0}, "lam1 must be a finite number"),
+        ("odml", {"seed": -1}, "seed must be a whole number of at least 0"),
+        ("conic", {}, "fast.conic takes exactly one of lam and kappa, got neither"),
+        ("conic", {"lam": 1.0, "kappa": 0.1}, "exactly one of lam and kappa, got both"),
+        ("conic", {"lam": 0.0}, "lam"),
+        ("conic", {"kappa": 0.6}, "kappa"),
+        ("conic", {"lam": 1.0, "method": "lbfgs"}, "one of 'auto', 'direct', 'conjugate'"),
+        ("conic", {"lam": 1.0, "rounding": 1}, "rounding must be True or False, got 1"),
+        ("conic", {"lam": 1.0, "intercept": "free"}, "intercept must be 'penalised'"),
+        ("ramp", {"C": -1.0}, "C must be"),
+    ],
+)
+def test_own_arguments_are_checked(solver, given, message):
+    with pytest.raises(sx.DataError, match=message):
+        getattr(fast, solver)(*data_of("psvm 1.0"), **given)

@@ -271,25 +271,6 @@ def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "fast.conic takes exactly one of lam and kappa, got neither"),
-        ({"lam": 1.0, "kappa": 0.1}, "fast.conic takes exactly one of lam and kappa, got both"),
-        ({"lam": 0.0}, "lam"),
-        ({"kappa": 0.6}, "kappa"),
-        ({"lam": 1.0, "method": "lbfgs"}, "method must be one of 'auto', 'direct', 'conjugate'"),
-        ({"lam": 1.0, "rounding": 1}, "rounding must be True or False, got 1"),
-        ({"lam": 1.0, "intercept": "free"}, "intercept must be 'penalised'"),
-        ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
-    ],
-)
-def test_errors(arguments, message):
-    X, y = outliers(20, 2)
-    with pytest.raises(DataError, match=message):
-        conic(X, y, **arguments)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_hard_margin_on_the_verge_of_none_gives_an_interval_and_no_raw_error(seed):
     rng = np.random.default_rng(seed)

@@ -176,14 +176,6 @@ def test_the_scale_of_the_data_does_not_matter(scale):
     assert other.certificate.upper == pytest.approx(one.certificate.upper / scale**2, rel=1e-6)
 
 
-def test_arguments():
-    X, y = separable(20, 2)
-    with pytest.raises(sx.DataError, match="method must be one of"):
-        sx.fast.hard_margin(X, y, method="simplex")
-    with pytest.raises(sx.DataError, match="takes a linear machine; pass kernel=None"):
-        sx.fast.hard_margin(X, y, kernel="rbf", method="active-set")
-
-
 def test_multiples_of_a_point_take_no_second_product(monkeypatch):
     X, y = separable(FEW + 1, 3)
     products, product = [], KernelColumns.product

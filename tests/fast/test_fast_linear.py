@@ -324,20 +324,6 @@ def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     assert np.allclose(point.w, linear_term, atol=1e-8)
 
 
-def test_arguments_are_checked():
-    X, y = design("plain", 1)
-    with pytest.raises(
-        sx.DataError, match="method must be one of 'auto', 'newton', 'dcd', 'blocks'"
-    ):
-        odm(X, y, C1=1.0, C2=1.0, D=0.0, method="simplex")
-    with pytest.raises(sx.DataError, match="seed must be a whole number of at least 0"):
-        odml(X, y, lam1=1.0, lam2=1.0, C=1.0, seed=-1)
-    with pytest.raises(sx.DataError, match="D must be a finite number"):
-        odm(X, y, C1=1.0, C2=1.0, D=1.0)
-    with pytest.raises(sx.DataError, match="lam1 must be a finite number"):
-        odml(X, y, lam1=-1.0, lam2=1.0, C=1.0)
-
-
 def test_defaults_choose_by_the_documented_rule():
     X, y = design("plain", 2)
     assert odm(X, y, C1=1.0, C2=1.0, D=0.1).solver == "fast.odm/newton"

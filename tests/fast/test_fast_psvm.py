@@ -46,9 +46,6 @@ def many(n=1500, seed=3, d=4):
     return make_data(seed, n=n, d=d)
 
 
-# One pair
-
-
 def value(t, violation, eta, a, c, y, r):
     """ψ(t), written from the statement."""
     before = [slack_of(a[k], c[k], r) for k in (0, 1)]
@@ -81,9 +78,6 @@ def test_a_pair_step_is_the_root_or_the_end(p, violation, eta, a, c, y):
     assert psi[0] >= -1e-10 * scale
     if t < limit:
         assert psi[1] <= 1e-10 * scale
-
-
-# The whole, against the conic route
 
 
 @settings(max_examples=50)
@@ -150,24 +144,6 @@ def test_objective_is_that_of_libsvm():
     assert ours.certificate.upper <= theirs + 1e-6
 
 
-# What a user can ask for
-
-
-@pytest.mark.parametrize(
-    ("argument", "text"),
-    [
-        ({"C": 0.0}, "C"),
-        ({"p": 0.5}, "p < 1 is not convex"),
-        ({"cache_size": 0.0}, "cache_size"),
-        ({"method": "newton"}, "method must be one of 'auto', 'smo'"),
-        ({"method": "smo", "kernel": None}, "method must be one of 'auto', 'newton'"),
-    ],
-)
-def test_arguments_are_checked(argument, text):
-    with pytest.raises(sx.DataError, match=text):
-        sx.fast.psvm(*make_data(), **({"C": 1.0, "p": 1.5, "kernel": "rbf"} | argument))
-
-
 def test_indefinite_kernels_are_refused_or_clipped():
     X, y = make_data()
     kernel = sx.Sigmoid(1.0, -1.0)
@@ -178,9 +154,6 @@ def test_indefinite_kernels_are_refused_or_clipped():
     assert clipped.certificate.residuals["clipped_mass"] > 0
     conic = sx.solve(sx.psvm_dual(X, y, C=1.0, p=1.5, kernel=kernel, indefinite="clip"))
     overlap(clipped.certificate, conic.certificate)
-
-
-# Memory
 
 
 def stored(kept, working_set=64):
@@ -306,9 +279,6 @@ def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept):
     assert blocks.facts == {}
 
 
-# Hard margin
-
-
 def separable(seed, n=40, d=3, gap=0.3):
     X, _ = make_data(seed, n=n, d=d)
     y = np.where(X[:, 0] > X[:, 1], 1, -1)
@@ -334,9 +304,6 @@ def test_hard_margins_of_kernels_are_those_of_the_conic_route_and_the_soft_ones_
     X, y = np.vstack([X, X[:1]]), np.append(y, -y[0])
     with pytest.raises(sx.SolverFailed, match="not separable"):
         sx.fast.hard_margin(X, y, kernel=kernel)
-
-
-# Newton's method on a factor of low rank
 
 
 def curved(n, seed=0, d=2):
@@ -391,9 +358,6 @@ def test_huge_weights_on_few_features_end_soon(p, C):
     found = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-4, time_limit=20)
     assert found.status == "optimal"
     assert found.certificate.is_certified(2e-4)
-
-
-# Paths
 
 
 @pytest.mark.parametrize(
