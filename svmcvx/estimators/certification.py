@@ -10,7 +10,7 @@ from dataclasses import replace
 from inspect import signature
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,6 +59,19 @@ if TYPE_CHECKING:
 CERTIFIABLE = (SVC, NuSVC, LinearSVC, LogisticRegression)
 
 
+@overload
+def certify(estimator: FormulationProblem) -> Certificate: ...
+@overload
+def certify(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    problem: str | CertifiedClassifier | None = None,
+    classes: Any = None,
+    **hyperparameters: Any,
+) -> Any: ...
 def certify(
     estimator: Any,
     X: Any = None,
@@ -83,15 +96,15 @@ def certify(
     ``LinearSVC`` has the intercept as the coefficient of a constant feature with the value
     ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
     :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then comes from a solver of this
-    package, started from the model's coefficients, so that the gap shows how far the model is from
-    the optimum. With ``penalty="l1"`` it minimises :math:`\|w\|_1 + C\sum_i s_i(1-u_i)_+^2`, whose
-    lower bound is that of the slopes of the losses at the model, or at the stationary point with
-    the same signs. ``NuSVC`` divides its solution by a number ρ and so solves the problem of
-    ``SVC`` at C = 1/ρ, which is its largest multiplier; the interval is that of this problem, for
-    each pair of classes at its own C. ``LogisticRegression`` minimises :math:`\tfrac12\|w\|^2 +
-    C\sum_i s_i\log(1+e^{-u_i})` for two classes and :math:`\tfrac12\|W\|^2 + C\sum_i s_i\log\sum_k
-    e^{f_k(x_i)-f_{y_i}(x_i)}` for more, with free intercepts: the lower bound is that of the
-    probabilities of its model, or of the model after some Newton steps.
+    package, so that the gap shows how far the model is from the optimum. With ``penalty="l1"`` it
+    minimises :math:`\|w\|_1 + C\sum_i s_i(1-u_i)_+^2`, whose lower bound is that of the slopes of
+    the losses at the model, or at the stationary point with the same signs. ``NuSVC`` divides its
+    solution by a number ρ and so solves the problem of ``SVC`` at C = 1/ρ, which is its largest
+    multiplier; the interval is that of this problem, for each pair of classes at its own C.
+    ``LogisticRegression`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i\log(1+e^{-u_i})` for two
+    classes and :math:`\tfrac12\|W\|^2 + C\sum_i s_i\log\sum_k e^{f_k(x_i)-f_{y_i}(x_i)}` for more,
+    with free intercepts: the lower bound is that of the probabilities of its model, or of the model
+    after some Newton steps.
 
     Parameters
     ----------
