@@ -139,18 +139,20 @@ def add_scores(groups, offsets, v, error, scores, magnitude, K):
             if v[k] == 0.0:
                 continue
             i = K.starts[one] + k - first if k < middle else K.starts[other] + k - middle
+            coefficient, size = v[k], abs(v[k])
             terms += 1.0
-            whole += abs(v[k])
-            others += error.right[i] * abs(v[k])
+            whole += size
+            others += error.right[i] * size
             for side in range(2 if other >= 0 else 1):
                 begin, end = (middle, last) if side else (first, middle)
                 at = piece_of(i, groups[part, side], K)
                 if at < 0:
                     return False
                 entries = K.store[at : at + end - begin]
-                for j in range(end - begin):
-                    scores[begin + j] += v[k] * entries[j]
-                    magnitude[begin + j] += abs(v[k]) * abs(entries[j])
+                f, sizes = scores[begin:end], magnitude[begin:end]
+                for j in range(entries.size):
+                    f[j] += coefficient * entries[j]
+                    sizes[j] += size * abs(entries[j])
         # Sums of numbers that are not negative, from above.
         wider = GROW + 4.0 * (terms + 2.0) * U
         whole = (whole * wider + UNDERFLOW) * error.absolute
