@@ -214,8 +214,11 @@ def test_select_ends_at_its_limit_with_what_is_finished():
 
 
 def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
-    store = tmp_path / "s.sqlite"
-    with clock.substituted(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
+    store, whole = tmp_path / "s.sqlite", Ticking(math.inf)
+    with clock.substituted(whole):
+        selected()
+    half = Ticking(whole.asked // 2)
+    with clock.substituted(half), pytest.warns(UserWarning, match="time limit passed"):
         selected(time_limit=60.0, store=store)
     table = selected(store=store)
     assert table.complete
