@@ -14,7 +14,7 @@ from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.exchange_passes import descend
 from svmcvx.formulations.signed_rows import least_norm
 
-MOST = 10**6
+MOST = 1e6
 
 
 def scratch(n, r):
@@ -26,10 +26,18 @@ def scratch(n, r):
     return np.empty(8, dtype=np.int64), tuple(active), space, np.empty(r + 1)
 
 
-def improved(H, kept, *, weight=None, lam=1.0, budget=math.inf, most=MOST, stop=False):
+def improved(H, kept, *, gram=False, weight=None, lam=1.0, budget=math.inf, most=MOST, stop=False):
     weight = np.ones(len(H)) if weight is None else weight
     value, products = descend(
-        H, weight, lam, budget, kept, most, *scratch(*H.shape), np.array([int(stop)])
+        H,
+        H @ H.T if gram else np.empty((0, 0)),
+        weight,
+        lam,
+        budget,
+        kept,
+        most,
+        *scratch(*H.shape),
+        np.array([int(stop)]),
     )
     return value, products
 
@@ -69,7 +77,10 @@ def test_a_long_column_for_the_intercept_hides_no_point(seed):
 def test_a_set_is_improved_to_one_that_no_single_move_improves(instance):
     H, weight, kept = instance
     before = value_of(H, kept, weight, 2.0)
+    by_gram = kept.copy()
     value, _ = improved(H, kept, weight=weight, lam=2.0)
+    assert improved(H, by_gram, gram=True, weight=weight, lam=2.0)[0] == pytest.approx(value)
+    assert (by_gram == kept).all()
     assert value <= before * (1 + 1e-9)
     assert value == pytest.approx(value_of(H, kept, weight, 2.0), rel=1e-6)
     dropped = [i for i in range(len(H)) if kept[i]]
@@ -99,7 +110,7 @@ def test_it_ends_at_the_flag_and_at_its_number_of_products(instance):
     first, few = improved(H, kept, weight=weight, stop=True)
     assert first == pytest.approx(value_of(H, kept, weight, 1.0), rel=1e-6)
     assert few <= 10 * (H.shape[1] + 1)
-    assert improved(H, kept, weight=weight, most=1)[1] <= 20 * (H.shape[1] + 1)
+    assert improved(H, kept, weight=weight, most=1.0)[1] <= 20 * (H.shape[1] + 1)
 
 
 def nodes(solution):

@@ -30,6 +30,9 @@ class Exchange:
         if search.free:
             self.rows[:, -1] *= FREE_INTERCEPT * search.scale
         n, r = self.rows.shape
+        # Points with few active rows have margins by few rows of the Gram matrix.
+        wide = r >= settings.gram_columns and n <= settings.whole
+        self.gram = self.rows @ self.rows.T if wide else np.empty((0, 0))
         least, nodes = settings.beginning
         self._beginning = max(least, float(nodes * n * r * (r + 20)))
         active = [
@@ -101,9 +104,9 @@ class Exchange:
         lam, k = (1e8, math.inf) if only_weight else (self.search.lam, self.search.k)
         # A product with all rows, in the unit of the tree's work.
         cost = 2.0 * self.rows.size
-        left = int(max((most - self.work) / cost, 1))
+        left = max((most - self.work) / cost, 0.0)
         value, products = descend(
-            self.rows, self.search.weight, lam, k, kept, left, *self._scratch, stop
+            self.rows, self.gram, self.search.weight, lam, k, kept, left, *self._scratch, stop
         )
         self.work += cost * (products + 1)
         return float(value)

@@ -23,20 +23,25 @@ BETTER = 1.0 - 1e-9
 
 
 @compiled(inner=True)
-def _append(H, i, members, count, L, alpha):
+def _inner(H, gram, i, j):
+    """The inner product of two rows."""
+    if gram.size:
+        return gram[i, j]
+    value = 0.0
+    for c in range(H.shape[1]):
+        value += H[i, c] * H[j, c]
+    return value
+
+
+@compiled(inner=True)
+def _append(H, gram, i, members, count, L, alpha):
     """Make row i active at 0; if it is in the others' span, write coefficients, return False."""
     r = H.shape[1]
     row = L[count]
-    whole = 0.0
-    for c in range(r):
-        whole += H[i, c] * H[i, c]
+    whole = _inner(H, gram, i, i)
     rest = whole
     for a in range(count):
-        other = members[a]
-        value = 0.0
-        for c in range(r):
-            value += H[i, c] * H[other, c]
-        row[a] = value
+        row[a] = _inner(H, gram, i, members[a])
     forward(L, count, row)
     for a in range(count):
         rest -= row[a] * row[a]
@@ -58,10 +63,38 @@ def _leave(at, members, count, L, alpha):
 
 
 @compiled(inner=True)
-def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
+def _point(H, members, count, alpha, w):
+    w[:] = 0.0
+    for a in range(count):
+        for c in range(w.size):
+            w[c] += alpha[a] * H[members[a], c]
+
+
+@compiled(inner=True)
+def _margins(H, gram, members, count, alpha, w, u):
+    """Set margins, without a Gram matrix the point too; return the work in products of all rows."""
+    n, r = H.shape
+    if gram.size:
+        u[:] = 0.0
+        for a in range(count):
+            for i in range(n):
+                u[i] += alpha[a] * gram[members[a], i]
+        return (count + 1.0) / r
+    _point(H, members, count, alpha, w)
+    for i in range(n):
+        value = 0.0
+        for c in range(r):
+            value += H[i, c] * w[c]
+        u[i] = value
+    return 1.0
+
+
+@compiled(inner=True)
+def _least_norm(H, gram, kept, members, count, L, alpha, z, w, u, limit):
     """Go to the least-norm point that keeps a set, or until its squared norm reaches `limit`."""
     n, r = H.shape
-    for step in range(10 * (r + 1)):
+    work = 0.0
+    for _ in range(10 * (r + 1)):
         # The multipliers of the active rows, all of whose margins are 1; on the way there those
         # that become 0 leave.
         while True:
@@ -81,19 +114,12 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
                 break
             count = _leave(first, members, count, L, alpha)
         norm = 0.0
-        w[:] = 0.0
         for a in range(count):
             norm += alpha[a]
-            for c in range(r):
-                w[c] += alpha[a] * H[members[a], c]
         if norm >= limit:
-            return norm, count, step
+            return norm, count, work
+        work += _margins(H, gram, members, count, alpha, w, u)
         worst = -1
-        for i in range(n):
-            value = 0.0
-            for c in range(r):
-                value += H[i, c] * w[c]
-            u[i] = value
         # Those of the active rows are 1 but for rounding, which is more than is allowed where the
         # intercept's column is long.
         for a in range(count):
@@ -102,8 +128,10 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
             if kept[i] and (worst < 0 or u[i] < u[worst]):
                 worst = i
         if worst < 0 or u[worst] >= SATISFIED:
-            return norm, count, step + 1
-        while not _append(H, worst, members, count, L, alpha):
+            if gram.size:
+                _point(H, members, count, alpha, w)
+            return norm, count, work
+        while not _append(H, gram, worst, members, count, L, alpha):
             # The point stays where it is while the multiplier of this row grows, until one of the
             # others becomes 0.
             first, length = -1, 0.0
@@ -113,12 +141,12 @@ def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
                     if first < 0 or share < length:
                         first, length = a, share
             if first < 0:
-                return math.inf, count, step + 1
+                return math.inf, count, work
             for a in range(count):
                 alpha[a] -= length * L[count, a]
             count = _leave(first, members, count, L, alpha)
         count += 1
-    return math.inf, count, 10 * (r + 1)
+    return math.inf, count, work
 
 
 @compiled(inner=True)
@@ -142,7 +170,7 @@ def _cost(weight, lam, budget, u):
 @compiled(inner=True)
 def _move(problem, kept, dropped, on, start, count, state, space, limit):
     """Move row `on` to the other side; return the value, the number of active rows, the work."""
-    (H, weight, lam, budget), (members, L, alpha), (scratch, w, u) = problem, state, space
+    (H, gram, weight, lam, budget), (members, L, alpha), (scratch, w, u) = problem, state, space
     _copy(start, count, state)
     kept[on] = not kept[on]
     dropped += -weight[on] if kept[on] else weight[on]
@@ -150,10 +178,10 @@ def _move(problem, kept, dropped, on, start, count, state, space, limit):
         if members[a] == on:
             count = _leave(a, members, count, L, alpha)
             break
-    norm, made = math.inf, 0
+    norm, made = math.inf, 0.0
     if dropped <= budget:
         norm, count, made = _least_norm(
-            H, kept, members, count, L, alpha, scratch, w, u, limit - lam * dropped
+            H, gram, kept, members, count, L, alpha, scratch, w, u, limit - lam * dropped
         )
     kept[on] = not kept[on]
     value = norm + _cost(weight, lam, budget, u) if norm < limit - lam * dropped else math.inf
@@ -181,17 +209,21 @@ def _settle(weight, kept, u, near):
 
 
 @compiled(nogil=True)
-def descend(H, weight, lam, budget, kept, most, near, active, space, found, stop):
-    """Improve a set by moves and exchanges until none is better."""
+def descend(H, gram, weight, lam, budget, kept, most, near, active, space, found, stop):
+    """Improve a set by moves and exchanges until none is better; inner products are those of
+    `gram` unless that is empty.
+    """
     here, there, beyond = active
     scratch, w, u = space
-    problem, unlimited = (H, weight, lam, budget), (H, weight, lam, math.inf)
+    problem, unlimited = (H, gram, weight, lam, budget), (H, gram, weight, lam, math.inf)
     n = weight.size
     dropped = 0.0
     for i in range(n):
         if not kept[i]:
             dropped += weight[i]
-    norm, count, made = _least_norm(H, kept, here[0], 0, here[1], here[2], scratch, w, u, math.inf)
+    norm, count, made = _least_norm(
+        H, gram, kept, here[0], 0, here[1], here[2], scratch, w, u, math.inf
+    )
     if not norm < math.inf:
         return math.inf, made
     value = norm + _cost(weight, lam, budget, u)

@@ -86,6 +86,8 @@ class SearchSettings:
     whole, rank : int
         Number of observations up to which a local search with a kernel has all columns of the
         factor, and the number of columns for more.
+    gram_columns : int
+        Number of columns of the factor from which a local search uses the Gram matrix.
     joining, steps : int
         Number of observations that join a working set in a round, and that become tight between two
         checks of the deadline.
@@ -107,9 +109,10 @@ class SearchSettings:
     objective_caps: tuple[float, ...] = (1e4, 1e8, 1e16, 1e26)
     searched_rows: int = 60
     searched_entries: int = 500
-    local_work: float = 5e8
+    local_work: float = 2e9
     whole: int = 3000
     rank: int = 40
+    gram_columns: int = 16
     joining: int = 300
     steps: int = 100
 
