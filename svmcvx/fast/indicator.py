@@ -416,7 +416,7 @@ class _L0Run(_Run):
         constants = self.constants((1.0, -1.0), zero_one_loss)
         return CountingSearch(self.pooled(constants), self.monitor)
 
-    def exchange(self, limit: float = math.inf) -> Exchange:
+    def exchange(self, limit: float | None = None) -> Exchange:
         sets = [np.ones(self.search.first.size, dtype=bool)]
         if self.earlier is not None:
             rows = self.earlier[self.search.first]

@@ -47,9 +47,9 @@ class Exchange:
         # The separable set that drops least, and its price, as long as there is no incumbent.
         self._nearest, self._nearest_price = np.zeros(n, dtype=np.bool_), math.inf
 
-    def begin(self, sets: Iterable[Bools], limit: float = math.inf) -> None:
+    def begin(self, sets: Iterable[Bools], limit: float | None = None) -> None:
         """Improve sets of kept rows, then the incumbent, until no gain or a limit."""
-        search, most = self.search, self.work + min(self._beginning, limit)
+        search, most = self.search, self.work + (limit or self._beginning)
         with stop_flag(search.monitor.deadline) as stop:
             for kept in sets:
                 self._improve(kept, most, stop)
