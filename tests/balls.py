@@ -37,6 +37,12 @@ def ball(x):
     return flint.arb(float(x))
 
 
+def fractions(values):
+    """An array of rational numbers."""
+    found = [Fraction(float(x)) for x in np.ravel(values)]
+    return np.array(found, dtype=object).reshape(np.shape(values))
+
+
 def dense(X):
     return X.toarray() if sp.issparse(X) else X
 
@@ -185,6 +191,11 @@ class ExactMargins:
         norm = 2 * half + (ball(model.intercept) ** 2 if self.penalised else 0)
         return balls([Ball(label * f) for label, f in zip(self.y, scores, strict=True)]), Ball(norm)
 
+    def point(self, model):
+        """The margins and the squared norm, outside of arrays."""
+        u, norm = self.margins(model)
+        return [margin.x for margin in u], norm.x
+
     def squared_norm(self, v):
         return self.squared_norm_of_balls(balls(v))
 
@@ -272,14 +283,8 @@ class Exact:
         s = [ball(v) for v in statement.space.data.weight]
         self.c = [v / total(s) for v in s]
 
-    def point(self, model):
-        """The margins and the squared norm."""
-        u, norm = self.truth.margins(model)
-        return [margin.x for margin in u], norm.x
-
     def primal(self, model):
-        u, norm = self.point(model)
-        return self.objective(u, norm)
+        return self.objective(*self.truth.point(model))
 
     def objective(self, u, norm):
         s = self.statement
@@ -298,7 +303,7 @@ class Exact:
         """Hard margin: P of the model times the least number that makes it feasible; None if there
         is none.
         """
-        u, norm = self.point(model)
+        u, norm = self.truth.point(model)
         lowest = least(u)
         if not lowest > 0:
             return None

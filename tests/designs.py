@@ -2,6 +2,8 @@
 
 import numpy as np
 
+import svmcvx as sx
+
 DESIGNS = (
     *(
         "plain",
@@ -47,3 +49,12 @@ def design(name, seed, n=24, d=3, wide=(8, 20)):
     elif name == "mixed scales":
         X *= np.array([1e-4, 1.0, 1e4])
     return X, y
+
+
+def polynomial_outliers(degree, ratio):
+    """Two outliers whose direction the factor of a polynomial kernel drops, and the kernel."""
+    X = np.array(
+        [[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)]
+        + [[0.0, ratio]] * 2
+    )
+    return X, np.r_[np.tile([1, -1], 6), 1, 1], sx.Polynomial(degree=degree, gamma=1.0)

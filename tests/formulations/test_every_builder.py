@@ -609,9 +609,9 @@ def test_solutions_are_stored_and_their_dual_points_certify_again(case, tmp_path
     if "gamma" not in case.settings:
         with pytest.raises(sx.DataError, match="needs the entry"):
             statement.certify(solution.model, {"nothing": np.zeros(3)})
-        name = next(name for name, values in solution.dual.items() if np.ndim(values))
-        with pytest.raises(sx.DataError, match="expected shape"):
-            statement.certify(solution.model, {**solution.dual, name: np.zeros(3)})
+        for name in (name for name, values in solution.dual.items() if np.ndim(values)):
+            with pytest.raises(sx.DataError, match="expected shape"):
+                statement.certify(solution.model, {**solution.dual, name: np.zeros(3)})
 
 
 @of(lambda case: not case.mixed)

@@ -12,6 +12,7 @@ import itertools
 import math
 import pkgutil
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from tests.balls import (
     Exact,
     ExactMargins,
     ball,
+    fractions,
     hostile,
     least,
     power,
@@ -115,16 +117,11 @@ def alpha_points(rng, n, top):
     ]
 
 
-def feasible_alpha(alpha, y, *, free, C=None, weight=None):
-    fractions = [several.Fraction(a) for a in alpha.tolist()]
-    assert min(fractions) >= 0
-    if free:
-        assert sum(a * int(label) for a, label in zip(fractions, y, strict=True)) == 0
-    if C is not None:
-        cost = several.Fraction(C)
-        assert all(
-            a <= cost * several.Fraction(s) for a, s in zip(fractions, weight.tolist(), strict=True)
-        )
+def feasible_alpha(alpha, y, *, free, most=None):
+    alpha = fractions(alpha)
+    assert alpha.min() >= 0
+    assert not free or alpha @ fractions(y) == 0
+    assert most is None or (alpha <= most).all()
 
 
 def wrong_alpha(y, *, free, most=math.inf):
@@ -150,14 +147,13 @@ def soft(rng, cls=PSVM, blocks=False):
     C, p = size(rng), float(rng.choice([1.0, 1.0, 1.001, 1.5, 2.0, 7.3]))
 
     def upper(model):
-        u, norm = truth.margins(model)
-        return norm.x / 2 + total(
-            ball(C) * ball(w) * power(1 - m.x, p) for w, m in zip(s, u, strict=True)
-        )
+        u, norm = truth.point(model)
+        losses = (ball(w) * power(1 - m, p) for w, m in zip(s, u, strict=True))
+        return norm / 2 + ball(C) * total(losses)
 
     def lower(point):
         alpha = np.asarray(point["alpha"])
-        feasible_alpha(alpha, y, free=free, C=C if p == 1 else None, weight=s)
+        feasible_alpha(alpha, y, free=free, most=Fraction(C) * fractions(s) if p == 1 else None)
         value = total(map(ball, alpha)) - truth.squared_norm(alpha * y).x / 2
         if p > 1:
             q = ball(p)
@@ -174,19 +170,6 @@ def soft(rng, cls=PSVM, blocks=False):
     return Case(cls(space, C, p), models, duals, upper, lower, wrong)
 
 
-def hard_upper(truth):
-    """Of the multiple that has every margin, or of the model itself where all margins are 1 or
-    more; None if one is not positive.
-    """
-
-    def upper(model):
-        u, norm = truth.margins(model)
-        lowest = least(m.x for m in u).min(ball(1.0))
-        return norm.x / 2 / lowest**2 if lowest > 0 else None
-
-    return upper
-
-
 def separable(rng, n=8):
     y = np.resize([1, -1], n)
     X = rng.standard_normal((n, 2)) + 5.0 * y[:, None]
@@ -194,17 +177,22 @@ def separable(rng, n=8):
 
 
 def hard_truth(space):
-    """The exact objective of the multiple of a model, and the exact dual objective of a feasible
-    point.
+    """The exact objective of the multiple of a model that has every margin, or of the model itself
+    where all margins are 1 or more; and the exact dual objective of a feasible point.
     """
     truth = ExactMargins(space)
 
-    def at(point):
+    def upper(model):
+        u, norm = truth.point(model)
+        lowest = least(u).min(ball(1.0))
+        return norm / 2 / lowest**2 if lowest > 0 else None
+
+    def lower(point):
         alpha = np.asarray(point["alpha"])
         feasible_alpha(alpha, truth.y, free=True)
         return total(map(ball, alpha)) - truth.squared_norm(alpha * space.data.y).x / 2
 
-    return hard_upper(truth), at
+    return upper, lower
 
 
 def hard(rng, blocks=False):
@@ -237,25 +225,17 @@ def absolute(rng):
     penalised, C = statement.space.intercept == "penalised", ball(statement.C)
 
     def upper(model):
-        u, _ = truth.margins(model)
+        u, _ = truth.point(model)
         sizes = total(
             abs(ball(c)) for c in [*model.coef, *([model.intercept] if penalised else [])]
         )
-        return sizes + total(C * ball(w) * power(1 - m.x, 2.0) for w, m in zip(s, u, strict=True))
+        return sizes + total(C * ball(w) * power(1 - m, 2.0) for w, m in zip(s, u, strict=True))
 
     def lower(point):
         alpha = np.asarray(point["alpha"])
         feasible_alpha(alpha, y, free=False)
         rows = np.column_stack([X, np.ones(y.size)]) if penalised else X
-        for column in rows.T:
-            size_ = sum(
-                (
-                    several.Fraction(float(x)) * several.Fraction(a) * int(label)
-                    for x, a, label in zip(column, alpha.tolist(), y, strict=True)
-                ),
-                several.Fraction(0),
-            )
-            assert abs(size_) <= 1
+        assert (abs(fractions(rows).T @ (fractions(alpha) * fractions(y))) <= 1).all()
         return total(
             ball(a) - ball(a) ** 2 / (4 * C * ball(w)) for a, w in zip(alpha, s, strict=True)
         )
@@ -433,7 +413,7 @@ def fixed(rng):
     lam = ball(statement.lam)
 
     def upper(model):
-        u, value = conic.exact_margins_and_norm(space, model)
+        u, value = ExactMargins(space).point(model)
         for margin, g in zip(u, map(ball, gamma), strict=True):
             xi = 1 - margin
             if xi > 0:

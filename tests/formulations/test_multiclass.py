@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
-from svmcvx.certificate.bounded import exact
 from svmcvx.data import multiclass_data
 from svmcvx.formulations.multiclass.losses import (
     HingeSum,
@@ -23,7 +22,7 @@ from svmcvx.formulations.multiclass.losses import (
     Softmax,
     TopHinge,
 )
-from svmcvx.formulations.multiclass.statement import ScoreSpace, dual_lengths
+from svmcvx.formulations.multiclass.statement import ScoreSpace
 
 LOSSES = [
     HingeSum(),
@@ -31,7 +30,8 @@ LOSSES = [
     LogisticSum(),
     Softmax(),
     LargestHinge(),
-    *(TopHinge(k) for k in (1, 2, 3, 4)),
+    TopHinge(2),
+    TopHinge(4),
 ]
 losses = pytest.mark.parametrize(
     "loss", LOSSES, ids=lambda loss: f"{loss.name}{loss.parameters or ''}"
@@ -76,34 +76,6 @@ def test_a_conjugate_is_that_of_its_loss(loss, seed):
     np.testing.assert_allclose(loss.domain.project(inside, s), inside, rtol=1e-14)
     below = loss.conjugate(inside, s) - (inside * other).sum(axis=1)
     assert (loss.value(other) >= below - 1e-12).all()
-
-
-@pytest.mark.parametrize(
-    "loss", [each for each in LOSSES if each.smooth], ids=lambda loss: loss.name
-)
-def test_derivatives_of_the_smooth_losses(loss):
-    f = np.random.default_rng(0).normal(0.5, 1.5, (5, 3))
-    h = 1e-6
-    for k in range(3):
-        step = np.broadcast_to(h * np.eye(3)[k], f.shape)
-        slope = (loss.value(f + step) - loss.value(f - step)) / (2 * h)
-        np.testing.assert_allclose(-loss.multipliers(f)[:, k], slope, atol=1e-8)
-        bend = -(loss.multipliers(f + step) - loss.multipliers(f - step)) / (2 * h)
-        np.testing.assert_allclose(loss.curvature(f, step / h), bend, atol=1e-7)
-
-
-@losses
-@given(seed=st.integers(0, 10**6))
-def test_moves_of_multipliers_stay_in_the_domain_and_go_where_they_should(loss, seed):
-    rng = np.random.default_rng(seed)
-    s, domain = np.ones(5), loss.domain
-    a, z = domain.project(rng.uniform(-0.2, 0.6, (5, 3)), s), rng.uniform(-0.5, 0.5, (5, 3))
-    move = domain.move(a, z)
-    assert (move * z).sum() >= -1e-15
-    assert not move[a == 0].any()
-    np.testing.assert_allclose(domain.move(a, 2 * z), 2 * move)
-    if not isinstance(loss, TopHinge):
-        assert domain.violation(a + move, s) <= 1e-15
 
 
 def test_balancing_leaves_no_multiplier_out_and_changes_little_where_little_is_missing():
@@ -230,27 +202,16 @@ def test_two_classes_have_one_score_as_in_scikit_learn():
 # Flows and norms
 
 
-def test_flows_at_their_bound_stay_as_they_are():
-    X, y = clouds(0, n=9)
-    S = np.random.default_rng(0).standard_normal((3, 6))
-    above = dual_lengths(exact(S), 2).upper
-    statement = sx.m3svm(X, y, lam=float(above.max()), p=1).formulation
-    repaired = statement.repair({**statement.zero_dual(), "flow": S})
-    assert statement.dual_violation(repaired) == 0
-    # But for the one with the bound, all are shorter than it.
-    longest = above.argmax()
-    np.testing.assert_array_equal(repaired["flow"][:, longest], S[:, longest])
-
-
 # Hard margins
 
 
-@pytest.mark.parametrize("norm", [2, 1])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 8.0, math.inf])
+@pytest.mark.parametrize(
+    ("p", "norm"), [(1.0, 1), (1.0, 2), (1.5, 2), (8.0, 1), (math.inf, 1), (math.inf, 2)]
+)
 def test_hard_margins_are_certified(p, norm):
     X, y = separable()
-    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
     # A solver's tolerances are absolute where an optimum is far below 1.
+    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
     solution = solved(problem, solver_options={"tol_feas": 1e-11})
     assert solution.certificate.is_certified(1e-6)
     model = solution.model
@@ -264,21 +225,9 @@ def test_hard_margins_are_certified(p, norm):
     assert solution.certificate.upper == pytest.approx(value, rel=1e-9)
     shifted = value_of(sx.m3svm_hard_margin(X + 1e5, y, p=p, norm=norm))
     assert shifted == pytest.approx(value, rel=1e-5)
-    statement = problem.formulation
-    wrong = statement.repair({"alpha": np.random.default_rng(0).random((40, 4))})
-    for dual in (wrong, {"alpha": np.eye(40, 4)}):
-        assert statement.certify(model, dual).lower < value * (1 - 1e-3)
-    short = sx.MulticlassModel(
-        coef=0.99 * model.coef,
-        intercept=0.99 * model.intercept,
-        classes=model.classes,
-        support=model.support,
-    )
-    assert statement.certify(short).upper == math.inf
 
 
-@pytest.mark.parametrize("norm", [2, 1])
-@pytest.mark.parametrize("p", [3.0, 48.0, 200.0])
+@pytest.mark.parametrize(("p", "norm"), [(3.0, 1), (48.0, 2), (200.0, 1)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_hard_margins_of_any_exponent_are_certified(p, norm):
     """By the root of the sum of powers, held against cvxpy's own p-norm."""
@@ -327,7 +276,6 @@ def test_limits_of_the_hard_margin():
 def test_errors_say_what_was_wrong():
     X, y = clouds()
     for build, arguments, why in (
-        (sx.weston_watkins, {"lam": 0}, r"lam must be a finite number in \(0, inf\), got 0"),
         (sx.topk_svm, {"k": 5}, "k must be at most the number of classes, 4, got 5"),
         (sx.topk_svm, {"k": True}, "k must be a whole number of at least 1, got True"),
         (sx.fast.multiclass, {"k": 1.5}, "k must be a whole number of at least 1, got 1.5"),
@@ -343,25 +291,5 @@ def test_errors_say_what_was_wrong():
     ):
         with pytest.raises(sx.DataError, match=why):
             build(X, y, **arguments)
-    with pytest.raises(sx.DataError, match="y holds one class only"):
-        sx.msvm(X, np.zeros(30))
     with pytest.raises(sx.SolverFailed, match="some two classes are not separable"):
         solved(sx.m3svm_hard_margin(X, y, p=2))
-
-
-def test_dual_points_that_do_not_fit_are_refused():
-    X, y = clouds()
-    msvm, m3svm = sx.msvm(X, y).formulation, sx.m3svm(X, y).formulation
-    alpha = np.zeros((30, 4))
-    for refused, dual, why in (
-        (msvm.repair, {"alpha": np.zeros(30)}, r"one multiplier .* expected shape \(30, 4\)"),
-        (msvm.repair, {"beta": alpha}, "the dual point of msvm needs the entry 'alpha', got beta"),
-        (
-            m3svm.repair,
-            {"alpha": alpha, "flow": alpha},
-            r"flow of m3svm .* expected shape \(3, 6\)",
-        ),
-        (m3svm.dual_objective, {"alpha": alpha}, "needs the entry 'flow'"),
-    ):
-        with pytest.raises(sx.DataError, match=why):
-            refused(dual)

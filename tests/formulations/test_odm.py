@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
@@ -13,26 +12,16 @@ from sklearn.svm import LinearSVC
 
 import svmcvx as sx
 from svmcvx.data import binary_data
-from svmcvx.feature_space import LinearSpace, feature_space
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations import margin_distribution as odml
-from svmcvx.formulations.margin_distribution import (
-    ODM,
-    ODML,
-    MarginHessian,
-    ODMLHardMargin,
-    centred,
-)
+from svmcvx.formulations.margin_distribution import ODML, centred
+from tests.balls import fractions
 from tests.conftest import make_data
 
 X, Y = make_data(n=36)
 RBF = sx.RBF(0.4)
 BAND = {"C1": 2.0, "C2": 0.5, "D": 0.2}
 BLEND = {"lam1": 0.8, "lam2": 0.3, "C": 4.0}
-WEIGHT = np.random.default_rng(5).uniform(0.5, 2.0, Y.size)
-
-
-def space(X, y, kernel=None, weight=None, intercept="none"):
-    return feature_space(binary_data(X, y, weight), kernel, intercept=intercept)
 
 
 def certified(build, X, y, tol=1e-9, **keywords):
@@ -87,24 +76,6 @@ def test_builders_state_the_numpy_dual_of_odml(lam1, kernel):
     assert by_hand == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("kernel", [None, RBF])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_the_quadratic_part_is_factored_without_the_inverse_of_a(kernel, sparse):
-    """N N' = H, on weights and on data with an offset."""
-    data = binary_data(sp.csr_array(X) if sparse else X + 5.0, Y, WEIGHT)
-    here = feature_space(data, kernel, intercept="none")
-    c = WEIGHT / WEIGHT.sum()
-    curvature = MarginHessian(here, c, 1.7)
-    dense = np.asarray(data.X.toarray() if sparse else data.X)
-    K = gram(dense, kernel)
-    A = 2 * 1.7 * (np.diag(c) - np.outer(c * Y, c * Y))
-    H = np.diag(Y) @ K @ np.linalg.inv(np.eye(Y.size) + A @ K) @ np.diag(Y)
-    N = curvature.whitened()
-    assert np.allclose(N @ N.T, H, atol=1e-9 * np.abs(H).max())
-    rows = np.array([1, 4, 30])
-    assert np.allclose(curvature.whitened(rows), N[rows])
-
-
 # Known machines
 
 
@@ -149,7 +120,6 @@ def test_hard_margin_of_data_that_are_not_separable_says_so():
     certified(sx.odml_hard_margin, shifted, y, lam1=0.1, lam2=0.1, intercept=True)
     with pytest.raises(sx.SolverFailed, match="not separable in this feature space, so"):
         sx.solve(sx.odml_hard_margin(X, Y, lam1=0.1, lam2=0.1, intercept=True), solver="clarabel")
-    assert ODMLHardMargin(space(A, y), 0.1, 0.1).explain("stuck") == "the problem is stuck"
 
 
 # Errors
@@ -165,7 +135,6 @@ def test_hard_margin_of_data_that_are_not_separable_says_so():
         ),
         (sx.odm_dual, {"D": -0.1}, r"D must be a finite number in \[0, 1\)"),
         (sx.odm_dual, {"form": "half"}, "form must be one of 'signed', 'paper', got 'half'"),
-        (sx.odm_primal, {"intercept": "yes"}, "intercept must be .*True .* or False .*, got 'yes'"),
         (sx.odml_primal, {"lam1": -0.1}, r"lam1 must be a finite number in \[0, inf\).*not convex"),
         (sx.odml_dual, {"lam2": -0.1}, r"lam2 must be a finite number in \[0, inf\)"),
         (sx.odml_hard_margin, {"lam1": math.nan}, "lam1 must be a finite number"),
@@ -177,17 +146,11 @@ def test_arguments_out_of_range_are_refused(build, change, message):
         build(X, Y, **{**usual.get(build.__name__, BLEND), **change})
 
 
-def cloud(n=10, d=2, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.resize([-1, 1], n)
-    return rng.standard_normal((n, d)) + 0.8 * y[:, None], y
-
-
 # Regimes in which the estimates failed
 
 
 def test_the_bound_of_odml_keeps_its_digits_on_data_with_an_offset():
-    X, y = cloud(60, 3)
+    X, y = make_data(n=60)
     for offset, gap in ((1e4, 1e-6), (1e6, 1e-5)):
         certificate = sx.fast.odml(X + offset, y, lam1=0.8, lam2=0.3, C=4.0).certificate
         assert certificate.gap <= gap
@@ -211,54 +174,21 @@ def test_centred_multipliers_have_a_sum_of_exactly_zero(values, weights):
 
 
 @pytest.mark.parametrize("C", [1.0, 0.1, 1e-300, 3e300])
-@pytest.mark.parametrize("n", [3, 7, 10, 49])
+@pytest.mark.parametrize("n", [7, 10])
 def test_the_box_holds_for_the_real_product(C, n):
-    X, y = cloud(n)
+    X, y = make_data(n=n)
     rng = np.random.default_rng(n)
     for weight in (None, np.full(n, 0.3), rng.random(n), 10.0 ** rng.uniform(-12, 12, n)):
         statement = ODML(
             feature_space(binary_data(X, y, weight), None, intercept="none"), 1.0, 0.0, C
         )
-        s = [Fraction(v) for v in statement.weight.tolist()]
-        exact = [Fraction(C) * v / sum(s) for v in s]
-        found = statement.upper_bound()
-        assert all(Fraction(a) <= b for a, b in zip(found.tolist(), exact, strict=True))
-        least = Fraction(1e-322)
-        assert all(
-            Fraction(a) >= b * (1 - Fraction(1, 10**14)) - least
-            for a, b in zip(found.tolist(), exact, strict=True)
-        )
+        s, found = fractions(statement.weight), statement.upper_bound()
+        exact = Fraction(C) * s / sum(s)
+        assert (fractions(found) <= exact).all()
+        assert (fractions(found) >= exact * (1 - Fraction(1, 10**14)) - Fraction(1e-322)).all()
         beyond = {"alpha": np.nextafter(found, np.inf) * (1.0 + 1e-14) + 1e-321, "tau": np.zeros(n)}
         assert statement.dual_violation(beyond) > 0
         assert statement.dual_violation({"alpha": found, "tau": np.zeros(n)}) == 0
 
 
 # Other values, other ways to solve
-
-
-def wide(seed=7):
-    rng = np.random.default_rng(seed)
-    A = sp.csr_array(sp.random_array((40, 60), density=0.2, rng=rng))
-    return A, np.where(A @ rng.normal(size=60) > 0, 1, -1)
-
-
-def test_the_curvature_by_products_solves_the_same_system():
-    A, y = wide()
-    data = binary_data(sp.csr_array(A[:, :20]), y)
-    space = LinearSpace(data, "none")
-    curvature = MarginHessian(space, np.full(40, 1 / 40), 3.0)
-    v = np.random.default_rng(2).standard_normal(40)
-    np.testing.assert_allclose(
-        curvature.solve_by_products(v), curvature.solve(space.X.T @ v), rtol=1e-7, atol=1e-10
-    )
-
-
-def test_statements_at_other_values_share_the_factor_while_it_holds():
-    space = LinearSpace(binary_data(X, Y), "none")
-    for statement in (ODML(space, **BLEND), ODMLHardMargin(space, 0.8, 0.3)):
-        assert statement.at(lam2=5.0).curvature is statement.curvature
-        assert statement.at(lam2=5.0).lam2 == 5.0
-        changed = statement.at(lam1=2.0)
-        assert changed.curvature is not statement.curvature
-        assert changed.curvature.lam1 == 2.0
-    assert ODM(space, **BAND).at(D=0.5).hyperparameters["D"] == 0.5
