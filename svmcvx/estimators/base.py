@@ -37,7 +37,6 @@ from svmcvx.estimators.request import Request, TrainingData, choose, unsupported
 from svmcvx.feature_space import check_square
 from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import RBF, Linear, Polynomial, Precomputed, Sigmoid
-from svmcvx.kernels.gram import GramCache
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel
 from svmcvx.proofs import Statement
 from svmcvx.row_blocks import (
@@ -240,7 +239,7 @@ class CertifiedClassifier(_Fitted):
             raise DataError(
                 f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data"
             )
-        request = self._make_request(entry, settings, ("fast", "rows in blocks", False), None)
+        request = self._make_request(entry, settings, ("fast", "rows in blocks", False))
         with time_limited(self.time_limit):
             labels = label_counts(X, y)
             counts = labels.counts
@@ -338,9 +337,7 @@ class CertifiedClassifier(_Fitted):
         weight = None if sample_weight is None else check_weights(sample_weight, len(labels))
         return TrainingData(checked, labels, weight)
 
-    def _fit(
-        self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None
-    ) -> Self:
+    def _fit(self, data: TrainingData, warm_start: Solution | None = None) -> Self:
         """Fit to validated data, from an earlier ``solution_`` of these where it is useful."""
         classes, given = data.labels.classes, data.sample_weight
         counts = np.bincount(data.labels.codes, weights=given, minlength=classes.size)
@@ -349,7 +346,7 @@ class CertifiedClassifier(_Fitted):
         if 1 < chosen.size < classes.size:
             of_class = None if of_class is None else of_class[chosen]
             data = self._without_other_classes(data, chosen)
-        labels, request = data.labels, self._request(data, cache)
+        labels, request = data.labels, self._request(data)
         self.solution_ = self._solve(request, weighed(data, of_class), warm_start)
         self._codes = labels.codes.astype(np.min_scalar_type(labels.classes.size - 1))
         self.shape_fit_ = data.X.shape
@@ -403,29 +400,22 @@ class CertifiedClassifier(_Fitted):
         except ValueError as error:
             raise DataError(str(error)) from None
 
-    def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
+    def _request(self, data: TrainingData) -> Request:
         """Return the problem and its route, with one kernel scale for all classes and weights."""
         settings, weight = self._settings(), data.sample_weight
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.
             counted = weight if weight is not None and weight.any() else None
-            kernel = settings["kernel"].resolve(data.X, counted)
-            settings["kernel"] = (
-                kernel if cache is None or isinstance(kernel, Precomputed) else cache.kernel(kernel)
-            )
+            settings["kernel"] = settings["kernel"].resolve(data.X, counted)
         weighted = weight is not None or self.class_weight is not None
         given = settings | ({"sample_weight": True} if weighted else {})
         stated, n = self._stated_as(), self._largest(data.labels)
         entry, name = find(stated), stated or type(self).__name__
         route = choose(self.solver, entry, name, n, given)
-        return self._make_request(entry, settings, route, cache)
+        return self._make_request(entry, settings, route)
 
     def _make_request(
-        self,
-        entry: Entry | None,
-        settings: dict[str, Any],
-        route: tuple[str, str, bool],
-        cache: GramCache | None,
+        self, entry: Entry | None, settings: dict[str, Any], route: tuple[str, str, bool]
     ) -> Request:
         names = ("tol", "time_limit", "max_iter", "cache_size")
         limits = {name: getattr(self, name) for name in names}
@@ -437,7 +427,6 @@ class CertifiedClassifier(_Fitted):
             self.solver,
             *route,
             verbose=self.verbose,
-            cache=cache,
             sharper=self._sharper,
             **limits,
         )

@@ -25,7 +25,6 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
 from svmcvx.estimators.request import FAST, Request, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
-from svmcvx.kernels.gram import CachedKernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel, class_scores, pair_votes
 from svmcvx.row_blocks import ClassPartition, in_blocks, mapped_rows
 from svmcvx.solution import Solution, composite
@@ -433,9 +432,8 @@ def solved_together(request: Request, data: TrainingData, scheme: str) -> Solved
     return solve_parts(
         *data,
         scheme=scheme,
-        kernel=kernel.kernel if isinstance(kernel, CachedKernel) else kernel,
+        kernel=kernel,
         tol=request.tol,
         cache_size=cast(float, request.cache_size),
-        cache=request.cache,
         **settings,
     )

@@ -527,7 +527,7 @@ def _certify_for(
             f" {data.labels.classes.tolist()}; they must agree"
         )
     own = {} if np.all(data.sample_weight == 1.0) else {"sample_weight": data.sample_weight}
-    statement: Any = estimator._request(plain, None).problem(data.X, data.labels, **own).formulation
+    statement: Any = estimator._request(plain).problem(data.X, data.labels, **own).formulation
     # A model with another kernel is a point of another space, and its objective bounds nothing.
     kernel, wanted = (getattr(one, "kernel", None) or Linear() for one in (model, statement))
     if kernel != wanted:

@@ -10,7 +10,6 @@ from svmcvx.data import check_number
 from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.request import FAST, Request, TrainingData
-from svmcvx.kernels.gram import GramCache
 from svmcvx.system.deadline import current
 
 # Rounds after which a search without a limit ends, with a warning: some seconds. Rounds are counted
@@ -22,8 +21,8 @@ MOST_ROUNDS = 30
 class _Searched(BinaryClassifier):
     """What the estimators whose optimum is searched for share."""
 
-    def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
-        request = super()._request(data, cache)
+    def _request(self, data: TrainingData) -> Request:
+        request = super()._request(data)
         limited = math.isfinite(current().end) or self.time_limit is not None
         if request.route != FAST or limited or self.max_iter is not None:
             return request

@@ -24,7 +24,6 @@ from svmcvx.arrays import Floats
 from svmcvx.catalogue import Entry, FastSolver
 from svmcvx.data import CodedLabels, Features
 from svmcvx.errors import BuildError, DataError, SolverFailed, SolverUnavailable, did_you_mean
-from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import time_limited
 
@@ -110,7 +109,6 @@ class Request:
     verbose: bool = False
     max_iter: int | None = None
     cache_size: float | None = None
-    cache: GramCache | None = None
     # Share of tol that the specialised solver is asked for on small data.
     sharper: float = 1.0
 

@@ -400,7 +400,7 @@ class _Search:
             data = weighed(self.data, of_class)
             weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
             # A kernel's scale is that of the rows without the weights of classes, as in a fit.
-            problem = machine._request(self.data, None).problem(data.X, data.labels, **weights)
+            problem = machine._request(self.data).problem(data.X, data.labels, **weights)
             self._statement = problem.formulation
 
     def stated(self, value: float) -> Any:

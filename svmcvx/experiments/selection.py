@@ -159,7 +159,8 @@ class _PathOnFold:
             if own:
                 if training is None:
                     training = last._training_data(part.X, part.y, part.weight)
-                last._fit(training, solution, shared[self.fold])
+                with shared[self.fold].shared():
+                    last._fit(training, solution)
                 solution = last.solution_
             else:
                 weights = {} if part.weight is None else {"sample_weight": part.weight}

@@ -24,7 +24,7 @@ from svmcvx.feature_space.linear import (
     with_constant,
 )
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
-from svmcvx.kernels.gram import CachedKernel
+from svmcvx.kernels.gram import shared_cache
 
 __all__ = [
     "BLOCK_ENTRIES",
@@ -69,8 +69,6 @@ def feature_space(
     chosen = as_kernel(kernel, **parameters)
     if chosen is None:
         return _in_range(LinearSpace(data, intercept))
-    cache = chosen.cache if isinstance(chosen, CachedKernel) else None
-    chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
     if isinstance(chosen, Precomputed):
         check_square((data.rows, data.X.shape[1]))
     space = KernelSpace(
@@ -79,7 +77,7 @@ def feature_space(
         intercept,
         indefinite,
         keep_gram,
-        cache,
+        shared_cache(),
         block_entries,
     )
     # The whole Gram matrix of these kernels is tested.

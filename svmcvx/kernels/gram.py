@@ -2,19 +2,19 @@
 problems on the same data.
 
 A path over C, a comparison of formulations, or any other run of solves on one training set
-evaluates the same kernel again and again. A :class:`GramCache` is passed to those that share it by
-the kernel: ``cache.kernel(RBF(0.1))``; problems of several classes share rows of the matrix by
-:meth:`GramCache.class_rows`.
+evaluates the same kernel again and again. Those in the block ``with cache.shared():`` share what a
+:class:`GramCache` has; problems of several classes share rows of the matrix.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
@@ -261,12 +261,14 @@ class GramCache:
         self._budget = min(share * memory.available(), 2.0**32)
         self._entries: list[_Entry] = []
 
-    def __reduce__(self) -> Any:
-        return GramCache, ()
-
-    def kernel(self, kernel: Kernel) -> CachedKernel:
-        """Return a kernel with the same values, whose training Gram matrices are cached here."""
-        return CachedKernel(kernel, self)
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Share the matrices with all problems that are stated in the block."""
+        token = _shared.set(self)
+        try:
+            yield
+        finally:
+            _shared.reset(token)
 
     def _kept(
         self,
@@ -318,35 +320,12 @@ class GramCache:
         return found or ClassRows(kernel, X, starts, room)
 
 
-@dataclass(frozen=True)
-class CachedKernel(Kernel):
-    """A kernel with cached Gram matrices on training data; pickled, it is the kernel alone."""
+_shared: ContextVar[GramCache | None] = ContextVar("svmcvx_gram_cache", default=None)
 
-    name: ClassVar[str] = "cached"
-    kernel: Kernel
-    cache: GramCache = field(compare=False, repr=False)
 
-    def block(self, A: Any, B: Any) -> NDArray[Any]:
-        return self.kernel.block(A, B)
-
-    def error_of(self, A: Any, B: Any, values: NDArray[Any]) -> EntryError:
-        return self.kernel.error_of(A, B, values)
-
-    def diagonal(self, A: Features) -> Floats:
-        return self.kernel.diagonal(A)
-
-    def resolve(self, X: Features, weight: Floats | None = None) -> CachedKernel:
-        """Return the kernel with its parameters as numbers, and the same cache."""
-        return CachedKernel(self.kernel.resolve(X, weight), self.cache)
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.kernel.to_dict()
-
-    def __reduce__(self) -> Any:
-        return copy.copy, (self.kernel,)
-
-    def __str__(self) -> str:
-        return str(self.kernel)
+def shared_cache() -> GramCache | None:
+    """Return the cache of the block, None without any."""
+    return _shared.get()
 
 
 def same_rows(A: Any, B: Any) -> bool:

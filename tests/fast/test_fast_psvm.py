@@ -368,12 +368,13 @@ def test_paths_agree_with_cold_fits(name, p):
     X, y = design(name, 5, n=50)
     weight = np.random.default_rng(1).uniform(0.2, 3.0, size=y.size)
     solve = partial(psvm, X, y, p=p, sample_weight=weight)
-    kernel = GramCache().kernel(sx.RBF())
     cold = {C: solve(C=C, kernel="rbf").certificate for C in np.logspace(-2, 4, 4)}
     for values in ([*cold], [*cold][::-1]):
         earlier = None
+        cache = GramCache()
         for C in values:
-            earlier = solve(C=C, kernel=kernel, warm_start=earlier)
+            with cache.shared():
+                earlier = solve(C=C, kernel=sx.RBF(), warm_start=earlier)
             found, expected = earlier.certificate, cold[C]
             assert abs(found.upper - expected.upper) <= max(1.0, expected.upper) * (
                 found.gap + expected.gap + 1e-12

@@ -57,7 +57,6 @@ from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
-from svmcvx.kernels.gram import CachedKernel
 from svmcvx.model import LinearModel
 from svmcvx.numerical import (
     NewtonStep,
@@ -523,9 +522,7 @@ def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
 
 def kernel_for(data: BinaryData, kernel: KernelLike, cost: float = 0.0) -> KernelLike:
     """Return a kernel, None for a linear one that loses small columns or is slow by `cost`."""
-    chosen = as_kernel(kernel)
-    chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
-    if not isinstance(chosen, Linear):
+    if not isinstance(as_kernel(kernel), Linear):
         return kernel
     X = data.X
     mean = np.asarray(X.mean(axis=0)).ravel()

@@ -38,7 +38,7 @@ from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout
-from svmcvx.kernels.gram import GramCache
+from svmcvx.kernels.gram import shared_cache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system import clock
@@ -292,7 +292,6 @@ def solve_parts(
     kernel: Kernel | None,
     tol: float,
     cache_size: float,
-    cache: GramCache | None = None,
 ) -> SolvedParts | None:
     """Solve the pSVM with a free intercept of all pairs; None if data or settings do not fit."""
     deadline, room = current(), columns_in(cache_size, 1)
@@ -315,7 +314,8 @@ def solve_parts(
     layout, positive = _layout(labels, scheme)
     every = layout.all_rows
     centre = np.add.reduce(sorted_X) / len(X) if kernel is None else np.zeros(X.shape[1])
-    rows = (ClassRows if cache is None else cache.class_rows)(
+    shared = shared_cache()
+    rows = (ClassRows if shared is None else shared.class_rows)(
         kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room
     )
     sorted_weight = None if weight is None else weight[place]
