@@ -187,22 +187,16 @@ class Rows:
 
     def combined(self, v: Floats | Bounded) -> Ball:
         """Return ``X'v``, the sum of the rows with coefficients v or with each column of v."""
-        value, error = self.combined_columns(v)
-        if not np.any(error):
-            return Ball(value)
-        return Ball(value, norm_above(error) if value.ndim > 1 else float(error))
-
-    def combined_columns(self, v: Floats | Bounded) -> tuple[Floats, Any]:
-        """Return ``X'v``, and the distance of each column to the exact one."""
         coefficients = exact(v)
         chosen: Floats = coefficients.value
         if not chosen.any() and not np.any(coefficients.error):
-            return np.zeros((self.X.shape[1], *chosen.shape[1:])), np.zeros(chosen.shape[1:])
+            return Ball(np.zeros((self.X.shape[1], *chosen.shape[1:])))
         value, terms = summed_rows(self.X, chosen)
         error = inner_error(terms + self.shifted, _weighed(np.abs(chosen), self.norms))
         if not coefficients.is_exact:
             error += _weighed(np.broadcast_to(coefficients.error, chosen.shape), self.norms)
-        return value, error * GROW
+        error = error * GROW
+        return Ball(value, norm_above(error) if value.ndim > 1 else float(error))
 
 
 def summed_rows(X: Any, v: Floats) -> tuple[Floats, int]:

@@ -20,13 +20,12 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
@@ -38,13 +37,12 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier
 from svmcvx.experiments.paths import Ray, check_names, mixed_dual, mixed_model, proportional
+from svmcvx.experiments.selection import Fold, folds_of
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.guarantees.binary import training_space
 from svmcvx.guarantees.ranges import Node, Point, over_range, squared_radius
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import current, time_limited
-
-Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 # Parameters that may vary: the objective is affine in them, and the dual objective concave in them
 # and the multipliers together.
@@ -199,8 +197,7 @@ def certified_select(
     eps = check_number(eps, "eps", "[0, 1)")
     check_number(tol, "tol")
     features, labels = check_features(X), as_array(y, "y").ravel()
-    splits = check_cv(cv, labels, classifier=True).split(features, labels)
-    splits = [(np.asarray(train), np.asarray(test)) for train, test in splits]
+    splits = folds_of(machine, features, labels, None, cv)
     with time_limited(check_time_limit(time_limit)) as deadline:
         search = _Search(
             [_fold(estimator, features, labels, train, test, ray, tol) for train, test in splits],
@@ -232,7 +229,7 @@ def certified_select(
             stacklevel=2,
         )
     best = next((value for value in values if search.errors[value][1] == errors), ray.low)
-    solved = [sum(fold.known[value].solved for fold in search.folds) for value in values]
+    solved = [sum(value in fold.solved for fold in search.folds) for value in values]
     table = [(v, *search.errors[v], count) for v, count in zip(values, solved, strict=True)]
     return CertifiedSelection(
         parameters=ray.names,
@@ -268,16 +265,6 @@ def _ray(machine: Any, ranges: dict[str, Any]) -> Ray:
     return ray
 
 
-class _Known(NamedTuple):
-    """A point at a value, what it says of validation rows, and whether it is a solution; a mean of
-    two is none.
-    """
-
-    point: Point
-    node: Node
-    solved: bool
-
-
 @dataclass
 class _Fold:
     """A training part with what is known of it by values, and its validation rows."""
@@ -288,7 +275,9 @@ class _Fold:
     y: NDArray[Any]
     rows: Any
     space: FeatureSpace | None = None
-    known: dict[float, _Known] = field(default_factory=dict)
+    known: dict[float, Node] = field(default_factory=dict)
+    # The values of solutions; the other points are means of two.
+    solved: set[float] = field(default_factory=set)
 
     def split(self, values: tuple[float, ...]) -> tuple[list[float], list[Bools]] | None:
         """Return new points at values, and the classes possible between neighbours, or None."""
@@ -296,14 +285,14 @@ class _Fold:
         ends = (values[0], values[-1])
         if all(end in self.known for end in ends):
             # A mean whose gap limits what is known on the piece is solved for.
-            limit = LIMITING_SHARE * squared_radius(*(self.known[end].node for end in ends))
-            means = [end for end in ends if not self.known[end].solved]
-            new = [*(end for end in means if self.known[end].node.gap > limit), *new]
+            limit = LIMITING_SHARE * squared_radius(*(self.known[end] for end in ends))
+            means = [end for end in ends if end not in self.solved]
+            new = [*(end for end in means if self.known[end].gap > limit), *new]
         for value in new:
             taken = value not in ends and self._take_mean(*ends, value)
             if not taken and not self._solve(value):
                 return None
-        nodes = [self.known[value].node for value in values]
+        nodes = [self.known[value] for value in values]
         return new, [over_range(one, other) for one, other in pairwise(nodes)]
 
     def _solve(self, value: float) -> bool:
@@ -324,7 +313,8 @@ class _Fold:
             self.space, _ = training_space(solution, self.X, self.y)
         model: Any = solution.model
         point = Point(solution.formulation, solution.hyperparameters, model, solution.dual)
-        self.known[value] = _Known(point, self._node(point), solved=True)
+        self.known[value] = self._node(point)
+        self.solved.add(value)
         return True
 
     def _node(self, point: Point) -> Node:
@@ -335,16 +325,16 @@ class _Fold:
         """Take the mean of both ends where its gap is small beside the gap between them."""
         one, other = self.known[first], self.known[last]
         t = (value - first) / (last - first)
-        model = mixed_model(one.point.model, other.point.model, t)
-        dual = mixed_dual(one.point.dual, other.point.dual, t)
+        first_point, last_point = one.found.solution, other.found.solution
+        model = mixed_model(first_point.model, last_point.model, t)
+        dual = mixed_dual(first_point.dual, last_point.dual, t)
         if model is None or dual is None:
             return False
-        settings = {**one.point.hyperparameters, **self.ray.settings(value)}
-        point = Point(one.point.formulation, settings, model, dual)
-        node = self._node(point)
-        if node.gap > MEAN_SHARE * squared_radius(one.node, other.node):
+        settings = {**first_point.hyperparameters, **self.ray.settings(value)}
+        node = self._node(Point(first_point.formulation, settings, model, dual))
+        if node.gap > MEAN_SHARE * squared_radius(one, other):
             return False
-        self.known[value] = _Known(point, node, solved=False)
+        self.known[value] = node
         return True
 
 
@@ -389,7 +379,7 @@ class _Search:
             self.stopped = True
             return None
         for value in {value for new, _ in found for value in new}:
-            possible = [fold.known[value].node.possible for fold in self.folds]
+            possible = [fold.known[value].possible for fold in self.folds]
             self.errors[value] = self._count(possible)
         return [
             _Piece(*self._count([between[k] for _, between in found]), *ends)

@@ -40,10 +40,10 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import CERTIFIABLE, certify
 from svmcvx.experiments.store import FAILED, Row, failed, fingerprint
 from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
-from svmcvx.guarantees.dispatch import refine, scores_in_pieces
+from svmcvx.guarantees.dispatch import refine
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
-from svmcvx.system.deadline import Deadline, OutOfTime
+from svmcvx.system.deadline import Deadline, OutOfTime, interruptible
 
 SCALES = ("none", "standard", "minmax")
 MISSING = ("error", "drop", "median")
@@ -479,14 +479,16 @@ def exact_scores(
         return cells, ""
     try:
         rows = check_features(T)
-        found = scores_in_pieces(last.guarantee(X, y), rows)
+        with interruptible():
+            found = last.guarantee(X, y).scores(rows)
         if found.by_gap.any():
             # A smaller gap may decide more labels.
             refined = copy(last)
             refined.solution_ = refine(last.solution_, X, y, rows, time_limit=last.time_limit)
             if refined.solution_.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt
-            found = scores_in_pieces(refined.guarantee(X, y), rows)
+            with interruptible():
+                found = refined.guarantee(X, y).scores(rows)
     except OutOfTime:
         return cells, "no guarantee: the time limit left no time for it"
     except SvmcvxError as error:

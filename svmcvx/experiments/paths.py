@@ -564,16 +564,14 @@ StatementAt: TypeAlias = Callable[[float], Any]
 
 def _above(statement: Any, model: Model) -> float:
     """The objective of a model, from above."""
-    found: float = statement.certify(model).upper
-    return found
+    return float(statement.certify(model).upper)
 
 
 def _below(statement: Any, dual: Dual) -> float:
     """The dual objective at a point, from below; −∞ where it is not feasible."""
     if not dual or statement.dual_violation(dual) != 0:
         return -math.inf
-    found: float = statement.evaluate_dual(dual).lower_end
-    return found
+    return float(statement.evaluate_dual(dual).lower_end)
 
 
 def _model_lines(stated: StatementAt, first: Node, last: Node) -> Lines:

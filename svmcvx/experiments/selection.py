@@ -371,7 +371,7 @@ def select(
     interval = check_interval(scoring) if guarantee else None
     intervals = () if interval is None else (interval,)
     content = None if store is None else fingerprint(scoring, interval, X, y, weight)
-    folds = _folds(estimator, X, y, groups, cv, seed)
+    folds = folds_of(estimator, X, y, groups, cv, seed)
     # One fold after the other, whose Gram matrices are kept in this process.
     work = [
         _PathOnFold(
@@ -443,7 +443,10 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
     return candidates
 
 
-def _folds(estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | None) -> list[Fold]:
+def folds_of(
+    estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | None = None
+) -> list[Fold]:
+    """Return the training and test rows of each fold."""
     classes = is_classifier(estimator)
     try:
         if seed is not None and isinstance(cv, numbers.Integral):

@@ -179,9 +179,7 @@ class Store:
 
 
 @contextmanager
-def progress_bar(
-    wanted: bool, what: str, total: int, done: int = 0
-) -> Iterator[Callable[[], None]]:
+def progress_bar(wanted: bool, what: str, total: int) -> Iterator[Callable[[], None]]:
     """Show a bar of progress on the standard error; yield the function that advances it."""
     if not wanted:
         yield lambda: None
@@ -198,7 +196,7 @@ def progress_bar(
     with Progress(
         console=console, transient=True, speed_estimate_period=math.inf, disable=hidden
     ) as bar:
-        task = bar.add_task(what, total=total, completed=done)
+        task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
 
 
@@ -312,9 +310,8 @@ def finished(
         # Workers on other machines have no such file.
         file = None if store is None or again or is_dask(backend) else store.path
         with workers(backend, n_jobs) as parallel:
-            for task, key, row in (_in_turn if parallel is None else _by_workers)(
-                left, file, parallel
-            ):
+            rows = _in_turn(left, file) if parallel is None else _by_workers(left, file, parallel)
+            for task, key, row in rows:
                 if store is not None and not row.get("_unfinished"):
                     store.add(key, row, again=again)
                 log.info("%s: %s %s", task, row["status"], row["note"] or "")
@@ -356,7 +353,7 @@ def collected(
 Left: TypeAlias = "Sequence[tuple[T, list[str]]]"
 
 
-def _in_turn(left: Left[T], file: Path | None, _: None) -> Iterator[tuple[T, str, Row]]:
+def _in_turn(left: Left[T], file: Path | None) -> Iterator[tuple[T, str, Row]]:
     shared: dict[Any, Any] = {}
     for task, keys in left:
         yield from ((task, *one) for one in _rows(task, keys, file, math.inf, shared))

@@ -7,11 +7,8 @@ builders a factor `L` with :math:`K = LL'`. Linear spaces never form `K`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from svmcvx.arguments import intercept_kind
 from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
@@ -34,14 +31,8 @@ __all__ = [
     "Point",
     "RowBlock",
     "feature_space",
-    "penalised_or_none",
     "with_constant",
 ]
-
-
-def penalised_or_none(intercept: Any) -> str:
-    """Translate the argument `intercept` of a formulation to "penalised" or "none"."""
-    return intercept_kind(intercept, own="penalised")
 
 
 def check_square(shape: tuple[int, ...]) -> None:
@@ -62,11 +53,10 @@ def feature_space(
     indefinite: str = "error",
     keep_gram: bool = True,
     block_entries: int = BLOCK_ENTRIES,
-    **parameters: Any,
 ) -> FeatureSpace:
     """Return the space of a kernel on training data."""
     check_choice(indefinite, "indefinite", ("error", "clip"))
-    chosen = as_kernel(kernel, **parameters)
+    chosen = as_kernel(kernel)
     if chosen is None:
         return _in_range(LinearSpace(data, intercept))
     if isinstance(chosen, Precomputed):

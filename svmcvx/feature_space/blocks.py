@@ -117,6 +117,8 @@ class BlockSpace(LinearSpace):
     largest_norm: float
     stiffness: float
     entries: float
+    # Numbers of rows of positive weight.
+    rows_of_shards: list[int]
     # Some of the rows as passed; their weights have the sums of all rows.
     sample: BinaryData = field(repr=False)
 
@@ -164,7 +166,7 @@ class BlockSpace(LinearSpace):
         v = exact(v)
         if v.is_exact and not v.value.any():
             return Ball(np.zeros(self.d))
-        starts = np.cumsum([0, *self._rows_of_shards])
+        starts = np.cumsum([0, *self.rows_of_shards])
         each = [(v[start:stop],) for start, stop in itertools.pairwise(starts)]
         found: list[Ball] = self._each(_expansions, each)
         return functools.reduce(operator.add, found)
@@ -174,11 +176,6 @@ class BlockSpace(LinearSpace):
 
     def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
         return self._model(self.expansion(v).value, bias, v != 0)
-
-    @cached_property
-    def _rows_of_shards(self) -> list[int]:
-        found: list[int] = self.shards.read(_row_number)
-        return found
 
     def _each(
         self,
@@ -258,10 +255,6 @@ def _expansions(
     return found
 
 
-def _row_number(pieces: ShardBlocks, parts: ShardState) -> int:
-    return sum(rows.y.size for rows in parts["rows"])
-
-
 def spaces(
     pieces: ShardBlocks, parts: ShardState, settings: BlockSettings
 ) -> Iterator[LinearSpace]:
@@ -316,7 +309,7 @@ class _Scanned(NamedTuple):
     sample: Piece | None = None
 
 
-def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:
+def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str) -> BlockSpace:
     """Validate data in blocks and return their space."""
     sides, y = (y, y.given) if isinstance(y, ClassPartition) else (None, y)
     source, beside = _source(X, y, sample_weight)
@@ -331,7 +324,7 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
         (first, [None if listed is None else listed[first:last] for listed in beside])
         for first, last in itertools.pairwise([*shards.offsets, count])
     ]
-    sampling = quota, SAMPLE_ENTRIES / count, seed
+    sampling = quota, SAMPLE_ENTRIES / count
     by_shard: list[list[_Scanned]] = shards.change(_scan, each, layout, sampling, seen)
     found = [scanned for listed in by_shard for scanned in listed]
     if sides is not None:
@@ -348,7 +341,8 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
             f" data to a squared length below {LARGEST_SQUARE:g}"
         )
     digests = [([scanned.digests for scanned in listed],) for listed in by_shard]
-    kept = [part for listed in shards.change(_encode, digests, classes) for part in listed]
+    encoded = shards.change(_encode, digests, classes)
+    kept = [part for listed in encoded for part in listed]
     signs, weights = (np.concatenate([part[k] for part in kept]) for k in (0, 1))
     if np.unique(signs).size < 2:
         raise DataError(
@@ -372,6 +366,7 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
         largest_norm=largest,
         stiffness=max(scanned.stiffest for scanned in found),
         entries=sum(scanned.entries for scanned in found) / signs.size,
+        rows_of_shards=[sum(part[0].size for part in listed) for listed in encoded],
         sample=BinaryData(
             _stacked(drawn),
             drawn_signs,
@@ -450,7 +445,7 @@ def _scan(
     number: int,
     beside: list[Sequence[NDArray[Any]] | None],
     settings: BlockSettings,
-    sampling: tuple[int, float, int],
+    sampling: tuple[int, float],
     sides: ClassPartition | None,
 ) -> tuple[ShardState, list[_Scanned]]:
     """Validate a shard, with labels and weights that were passed separately; store these."""
@@ -471,7 +466,7 @@ def _scan_block(
     digests: PieceDigests,
     number: int,
     settings: BlockSettings,
-    sampling: tuple[int, float, int],
+    sampling: tuple[int, float],
     sides: ClassPartition | None,
 ) -> tuple[BlockRows, _Scanned]:
     if piece.X.shape[0] == 0:
@@ -492,13 +487,13 @@ def _scan_block(
     y = codes.astype(np.float64)
     data = BinaryData(X, y, weight, np.arange(codes.size), labels, codes.size)
     norms = row_norms_above(LinearSpace(data, settings.intercept, settings.centre).X)
-    quota, most_entries, seed = sampling
+    quota, most_entries = sampling
     sample = None
     if codes.size:
         width = X.nnz / codes.size if sp.issparse(X) else float(X.shape[1])
         rows = min(quota, max(1.0, most_entries / max(width, 1.0)))
         share = min(1.0, rows / codes.size)
-        sample = _some(X, labels[codes], weight, share, np.random.default_rng((seed, number)))
+        sample = _some(X, labels[codes], weight, share, np.random.default_rng((0, number)))
     return BlockRows(number, digests, m, y, weight, norms, positive, left_out, labels), _Scanned(
         digests,
         m,

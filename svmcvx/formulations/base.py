@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
 from svmcvx.certificate.bounded import Bounded, by_rows, exact, signed
@@ -17,7 +18,7 @@ from svmcvx.certificate.rows import Ball
 from svmcvx.data import BinaryData, MulticlassData, binary_data
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
-from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
+from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.kernels import Kernel, KernelLike, Precomputed
 from svmcvx.model import BinaryModel, KernelModel, Model
 from svmcvx.proofs import Statement
@@ -71,7 +72,7 @@ def penalised_space(
     X: Any, y: Any, kernel: KernelLike, intercept: bool | str, sample_weight: Any, indefinite: str
 ) -> FeatureSpace:
     """Return the space of validated data, with a constant feature appended if `intercept`."""
-    rule = penalised_or_none(intercept)
+    rule = intercept_kind(intercept, own="penalised")
     data = binary_data(X, y, sample_weight)
     return feature_space(data, kernel, intercept=rule, indefinite=indefinite)
 

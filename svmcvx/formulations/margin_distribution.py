@@ -299,7 +299,8 @@ class ODM(ODMStatement, LossStatement):
                 if rows.size <= L.shape[1]:
                     system = part @ part.T
                     system[np.diag_indices(rows.size)] += 1.0 / stiffness
-                    theta[rows] = solve_positive(system, end)
+                    factor = sl.cho_factor(system, lower=True, overwrite_a=True)
+                    theta[rows] = sl.cho_solve(factor, end)
                     u = self.y * np.asarray(L @ (part.T @ theta[rows]))
                 else:
                     # As a least-squares problem, by an orthogonal factor: squaring Z would lose its
@@ -315,11 +316,6 @@ class ODM(ODMStatement, LossStatement):
             if np.array_equal(short, u < 1.0 - self.D) and np.array_equal(long, u > 1.0 + self.D):
                 break
         return theta, w
-
-
-def solve_positive(system: Floats, right: Floats) -> Floats:
-    """Solve a symmetric positive definite system, which is overwritten."""
-    return np.asarray(sl.cho_solve(sl.cho_factor(system, lower=True, overwrite_a=True), right))
 
 
 def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:

@@ -314,23 +314,20 @@ def soft_margin_scores(
     return squared_hinge(*_scaled(geometry), geometry.weight, cost, None, stop)[0]
 
 
-def elastic_filter(
-    geometry: SignedRows,
-    stop: Callable[[], bool] = never,
-    *,
-    tried: int = 5,
-    slack: float = 1e-3,
-    work: float = 3e9,
-) -> Floats:
+# Of an elastic filter: slacks tried in a step, the least of these, and floating-point operations.
+TRIED, LEAST_SLACK, FILTER_WORK = 5, 1e-3, 3e9
+
+
+def elastic_filter(geometry: SignedRows, stop: Callable[[], bool] = never) -> Floats:
     """Return a score that drops few rows, in each step the most helpful of the largest slacks."""
     n = geometry.y.size
     score, kept = np.full(n, np.inf), np.ones(n, dtype=bool)
     rows, norm = _scaled(geometry)
     u, _, w = squared_hinge(rows, norm, geometry.weight, HARD, None, stop)
-    most = int(min(n - 1, max(work / (tried * 20.0 * n * rows.shape[1] ** 2), 1)))
+    most = int(min(n - 1, max(FILTER_WORK / (TRIED * 20.0 * n * rows.shape[1] ** 2), 1)))
     for rank in range(most):
         short = np.where(kept, 1.0 - u, -np.inf)
-        candidates = [i for i in np.argsort(short)[::-1][:tried] if short[i] > slack]
+        candidates = [i for i in np.argsort(short)[::-1][:TRIED] if short[i] > LEAST_SLACK]
         if not candidates or stop():
             break
         trials = []

@@ -48,7 +48,7 @@ from svmcvx.kernels.functions import is_definite
 from svmcvx.model import BinaryModel, OneVsModel, sums_by_class
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
-from svmcvx.solution import REPEATED, Evidence, OptimalIntercepts, Solution
+from svmcvx.solution import REPEATED, Evidence, Solution
 
 # Share of its width by which an interval in a proof is wider on either side: coefficients of
 # another checker are rounded in other ways.
@@ -78,16 +78,6 @@ class BinaryGuarantee(Guarantee):
     def radius(self) -> float:
         r"""At least the distance of the optimal w from the mean m of model and dual point."""
         return math.sqrt(self.theorem.squared_radius) * (1.0 + 2.0**-50)
-
-    @property
-    def model(self) -> BinaryModel:
-        """That of the solution."""
-        return cast("BinaryModel", self.solution.model)
-
-    @property
-    def optimal_intercepts(self) -> OptimalIntercepts | None:
-        """Those of the solution."""
-        return self.solution.optimal_intercepts
 
     def proof(self, T: Any) -> Proof:
         """Return what :meth:`save_proof` writes."""
@@ -125,10 +115,10 @@ class BinaryGuarantee(Guarantee):
 
     def _disputed(self, rows: Features) -> NDArray[np.bool_]:
         """Return which rows optimal intercepts predict differently, in floating point."""
-        b = self.optimal_intercepts
+        b, model = self.solution.optimal_intercepts, cast("BinaryModel", self.solution.model)
         if b is None or b.unique:
             return np.zeros(rows.shape[0], dtype=bool)
-        f = self.model.scores(rows).value - self.model.intercept
+        f = model.scores(rows).value - model.intercept
         return np.asarray((f + b.lower <= 0.0) & (f + b.upper > 0.0))
 
 

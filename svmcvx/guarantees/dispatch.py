@@ -10,11 +10,11 @@ import numpy as np
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.data import Features, check_features, check_number, check_time_limit
 from svmcvx.errors import DataError, NotCertified
-from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.answers import Guarantee
 from svmcvx.guarantees.binary import binary_guarantee, member_problems, one_vs_guarantee
 from svmcvx.guarantees.joint import CLASSICAL, JOINT, joint_guarantee
 from svmcvx.solution import Solution, Status, Undecided, composite
-from svmcvx.system.deadline import OutOfTime, current, time_limited
+from svmcvx.system.deadline import OutOfTime, current, interruptible, time_limited
 
 
 def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
@@ -87,24 +87,8 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
 SMALLEST_GAP: Final = 1e-12
 # What the gap of one solve is divided by for the next.
 FACTOR: Final = 100.0
-# Rows between two looks at the clock.
-ROWS: Final = 2000
 # How a solve may end that is not to be followed by another.
 CUT_SHORT: Final = (Status.TIME_LIMIT, Status.INTERRUPTED)
-
-
-def scores_in_pieces(exact: Guarantee, rows: Features) -> CertifiedScores:
-    """Return the scores of rows, with a look at the clock now and then."""
-    pieces = []
-    for start in range(0, max(rows.shape[0], 1), ROWS):
-        if current().passed():
-            raise OutOfTime
-        pieces.append(exact.scores(rows[start : start + ROWS]))
-    names = ("lower", "upper", "possible", "by_formulation")
-    lower, upper, possible, open_ = (
-        np.concatenate([getattr(piece, name) for piece in pieces]) for name in names
-    )
-    return CertifiedScores(lower, upper, possible, exact.classes, open_)
 
 
 class _Rows:
@@ -120,7 +104,8 @@ class _Rows:
     def look(self, solution: Solution, X: Any, y: Any) -> None:
         """Take in what a solution says."""
         left = np.flatnonzero(self.undecided)
-        found = scores_in_pieces(guarantee(solution, X, y), self.rows[left])
+        with interruptible():
+            found = guarantee(solution, X, y).scores(self.rows[left])
         self.undecided[left] = found.undecided
         disputed = np.zeros_like(self.undecided)
         disputed[left] = found.undecided & found.by_formulation

@@ -83,6 +83,7 @@ from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
 from svmcvx.kernels.functions import dense, diagonal_above
 from svmcvx.model import KernelModel, LinearModel
+from svmcvx.system.deadline import checkpoint
 
 Chosen: TypeAlias = NDArray[np.intp]
 
@@ -188,9 +189,10 @@ class Theorem:
         return None
 
     def prepared(self, rows: Features) -> Iterator[Tested]:
-        """Prepare rows in pieces whose kernel with the training rows has room."""
+        """Prepare rows in pieces whose kernel with the training rows has room, in the time left."""
         width = max(1, BLOCK // max(self.multipliers.values.size, rows.shape[1]))
         for start in range(0, rows.shape[0], width):
+            checkpoint()
             yield self.points.tested(rows[start : start + width])
 
     def scores(self, rows: Features) -> ScoreBounds:
@@ -560,11 +562,9 @@ class KernelPoints:
 
     @cached_property
     def training(self) -> KernelTested:
-        """The training rows."""
         return KernelTested(self, self.space.data.X)
 
     def tested(self, T: Features) -> KernelTested:
-        """Rows as they are."""
         return KernelTested(self, T)
 
     @property
@@ -637,7 +637,6 @@ class KernelTested:
     X: Features
 
     def some(self, chosen: Chosen) -> KernelTested:
-        """Some of the rows."""
         return KernelTested(self.points, self.X[chosen])
 
     @cached_property
@@ -645,7 +644,6 @@ class KernelTested:
         return self.points.scores(self.X)
 
     def products(self, rows: Chosen) -> Floats:
-        """Products with training rows."""
         space = self.points.space
         return np.asarray(space.resolved(self.X, space.data.X[rows]) + self.points.constant)
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
+from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.data import binary_data, check_choice, check_seed
@@ -40,7 +41,7 @@ from svmcvx.fast.linear.newton import (
     minimise,
 )
 from svmcvx.fast.margin_distribution.coordinate_ascent_passes import ascend_rows
-from svmcvx.feature_space import feature_space, penalised_or_none
+from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution import ODM, check_band, dual_objective, objective
@@ -188,10 +189,10 @@ def odm(
         "verbose": verbose,
         "callback": callback,
     }
+    rule, (C1, C2, D) = intercept_kind(intercept, own="penalised"), check_band(C1, C2, D)
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
-        C1, C2, D = check_band(C1, C2, D)
-        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
+        rows = block_space(X, y, sample_weight, intercept=rule)
         if not rows.small:
             return solve_in_blocks(
                 ODM(rows, C1, C2, D),
@@ -205,12 +206,11 @@ def odm(
             )
         X, y, sample_weight = rows.loaded()
     largest = {"auto": settings.largest_gram, "blocks": 0}.get(method, math.inf)
-    C1, C2, D = check_band(C1, C2, D)
     data = binary_data(X, y, sample_weight)
     space = feature_space(
         data,
         kernel_for(data, kernel),
-        intercept=penalised_or_none(intercept),
+        intercept=rule,
         indefinite=indefinite,
         keep_gram=data.n <= largest,
     )

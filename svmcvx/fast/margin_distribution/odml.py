@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sl
 
+from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
@@ -51,7 +52,7 @@ from svmcvx.fast.linear.newton import (
     minimise,
 )
 from svmcvx.fast.margin_distribution.odm import METHODS, AscentSettings, ascend
-from svmcvx.feature_space import feature_space, penalised_or_none
+from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution import ODML, check_penalties
@@ -157,9 +158,10 @@ def odml(
     C = check_number(
         check_number(C, "C"), "C", "[1e-300, inf)", why="a smaller weight of the losses underflows"
     )
+    rule = intercept_kind(intercept, own="penalised")
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))
-        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
+        rows = block_space(X, y, sample_weight, intercept=rule)
         if not rows.small:
             machine = ODML(rows, lam1, lam2, C)
             mean = rows.expansion(machine.y * machine.share).value
@@ -175,12 +177,7 @@ def odml(
             )
         X, y, sample_weight = rows.loaded()
     data = binary_data(X, y, sample_weight)
-    space = feature_space(
-        data,
-        kernel_for(data, kernel),
-        intercept=penalised_or_none(intercept),
-        indefinite=indefinite,
-    )
+    space = feature_space(data, kernel_for(data, kernel), intercept=rule, indefinite=indefinite)
     statement = ODML(space, lam1, lam2, C)
     if method == "unwhitened" and not space.is_linear:
         raise DataError('method="unwhitened" needs kernel=None; use method="auto"')

@@ -423,12 +423,8 @@ class HardMarginM3SVMProblem(MulticlassProblem):
 
     def proved_bound(self, value: float) -> float | None:
         p = self.formulation.p
-        return float(np.float64(value) ** p) if _states_root(p) else value
-
-
-def _states_root(p: float) -> bool:
-    """Whether the objective of the hard-margin problem is the p-th root of the statement's."""
-    return p not in (1.0, 2.0, math.inf)
+        # For other exponents the objective is the p-th root of the statement's.
+        return value if p in (1.0, 2.0, math.inf) else float(np.float64(value) ** p)
 
 
 @builder
