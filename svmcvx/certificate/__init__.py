@@ -22,7 +22,6 @@ from svmcvx.certificate.check import (
 from svmcvx.certificate.statement import (
     Dual,
     Evaluation,
-    HasTrivial,
     Kind,
     PartsEvaluation,
     SolverBound,
@@ -38,7 +37,6 @@ __all__ = [
     "CheckedParts",
     "Dual",
     "Evaluation",
-    "HasTrivial",
     "Kind",
     "PartsEvaluation",
     "SolverBound",

@@ -15,8 +15,6 @@ from svmcvx.certificate.bounded import Bounded, quietly
 from svmcvx.certificate.statement import (
     Dual,
     Evaluation,
-    HasResiduals,
-    HasTrivial,
     Kind,
     PartsStatement,
     SolverBound,
@@ -263,12 +261,13 @@ def check(
         )
     uppers = _evaluated(statement, models)
     lowers, violation, best_dual = _bounds(statement, duals, repair=repair)
-    if statement.kind in TRIVIAL and models and isinstance(statement, HasTrivial):
+    trivial = getattr(statement, "trivial", None)
+    if statement.kind in TRIVIAL and models and trivial is not None:
         high = min((high for *_, high in uppers), default=math.inf)
         known = max((low for *_, low in lowers), default=-math.inf)
         surpassed = getattr(statement, "dominates_trivial_bounds", None)
         if surpassed is None or not surpassed(high, known):
-            known_models, known_duals = statement.trivial()
+            known_models, known_duals = trivial()
             uppers += _evaluated(statement, known_models if own_models else [])
             more, violation, more_dual = _bounds(statement, known_duals, repair=repair)
             lowers, best_dual = lowers + more, best_dual or more_dual
@@ -308,8 +307,8 @@ def check(
             " report this as a defect"
         )
     residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
-    if isinstance(statement, HasResiduals):
-        residuals |= statement.residuals(model, best_dual)
+    if (more_residuals := getattr(statement, "residuals", None)) is not None:
+        residuals |= more_residuals(model, best_dual)
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated_by = SEARCHED[statement.kind]
         residuals |= {

@@ -20,8 +20,8 @@ Both ends are moved outwards by bounds on the rounding errors of their own evalu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,24 +69,12 @@ class SolverBound(NamedTuple):
     allowance: float
 
 
-@runtime_checkable
-class HasResiduals(Protocol):
-    """A statement with numbers on the quality of an answer, such as residuals of stationarity."""
-
-    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers for a model and its dual point."""
-
-
-@runtime_checkable
-class HasTrivial(Protocol):
-    """A statement with points that need no solver, such as w = 0, as further candidates."""
-
-    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
-        """Models and dual points."""
-
-
 class Statement(Protocol[M_contra]):
-    """What the checker needs to know of a formulation bound to data."""
+    """What the checker needs to know of a formulation bound to data.
+
+    It may also have ``trivial()``, models and dual points that need no solver, and
+    ``residuals(model, dual)``, numbers that are shown with the certificate.
+    """
 
     @property
     def kind(self) -> Kind:

@@ -425,16 +425,7 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
             {names.setdefault(name, full(name)): value for name, value in settings.items()}
             for settings in ParameterGrid(grid)
         ]
-        # Numeric parameters do not distinguish two settings here; other values may be estimators
-        # with parameters.
-        unlike = {
-            frozenset(
-                (name, None if isinstance(value, numbers.Real) else id(value))
-                for name, value in settings.items()
-            ): settings
-            for settings in candidates
-        }
-        for settings in unlike.values():
+        for settings in candidates:
             with_settings(clone(estimator), settings)
     except (ValueError, TypeError) as error:
         raise DataError(f"grid cannot be used: {error}") from None

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
-from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap, status_of
+from svmcvx.certificate import SolverBound, check, relative_gap, status_of
 from svmcvx.data import CodedLabels, as_array, owned, sums_of
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
@@ -225,7 +225,7 @@ def solve_interruptible(
 
 def _trivial(statement: Formulation) -> RecoveredPoints:
     """Return models that need no solver and satisfy the constraints, and dual points as cheap."""
-    models, duals = statement.trivial() if isinstance(statement, HasTrivial) else ([], [])
+    models, duals = statement.trivial()
     feasible = [model for model in models if math.isfinite(statement.evaluate(model).upper_end)]
     return RecoveredPoints(feasible, list(duals))
 
