@@ -5,18 +5,12 @@ import threading
 import warnings
 from functools import partial
 
-import joblib
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import (
-    check_sample_weight_equivalence_on_dense_data,
-    parametrize_with_checks,
-)
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
 import svmcvx.data as data_room
@@ -101,10 +95,7 @@ def test_scikit_learns_own_checks(estimator, check):
         check(estimator)
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [None, "rbf", "poly", "laplacian", "exponential", "linear", sx.RBF(0.3), lambda a, b: a @ b.T],
-)
+@pytest.mark.parametrize("kernel", [None, "poly", "exponential", sx.RBF(0.3), lambda a, b: a @ b.T])
 def test_the_face_is_the_builder_and_solve(kernel):
     classifier = sx.PSVMClassifier(C=2.0, p=1.5, kernel=kernel, tol=1e-12).fit(X, Y)
     direct = sx.solve(sx.psvm_dual(X, Y, C=2.0, p=1.5, kernel=kernel))
@@ -150,18 +141,6 @@ def test_nothing_is_known_before_fit(attribute):
         getattr(sx.PSVMClassifier(), attribute)
 
 
-def test_labels_weights_frames_and_sparse_data():
-    names, weight = np.where(Y > 0, "yes", "no"), 1 + np.arange(Y.size) % 2
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    face = sx.PSVMClassifier(p=2.0)
-    classifier = clone(face).fit(frame, names, sample_weight=weight)
-    assert classifier.classes_.tolist() == ["no", "yes"]
-    assert classifier.feature_names_in_.tolist() == ["a", "b", "c"]
-    scores = classifier.decision_function(frame)
-    sparse = clone(face).fit(sp.csr_matrix(X), names, sample_weight=weight)
-    assert np.allclose(sparse.decision_function(sp.csr_matrix(X)), scores, atol=1e-5)
-
-
 def test_precomputed_kernels_are_sliced_in_cross_validation():
     grid = {"C": [0.1, 1.0]}
     kernels = {"precomputed": sx.RBF(0.5)(X), sx.RBF(0.5): X}
@@ -177,20 +156,6 @@ ALL += [sx.PSVMClassifier(kernel="rbf"), sx.ODMLClassifier(tol=1e-10)]
 
 
 @pytest.mark.parametrize("estimator", ALL, ids=str)
-def test_stored_and_restored_estimators_and_models_predict_the_same(estimator, tmp_path):
-    data, labels = make_data(n=16)
-    fitted = clone(estimator).fit(data, labels)
-    joblib.dump(fitted, tmp_path / "estimator.joblib")
-    restored = joblib.load(tmp_path / "estimator.joblib")
-    assert np.array_equal(restored.decision_function(data), fitted.decision_function(data))
-    assert repr(restored.certificate_) == repr(fitted.certificate_)
-    assert restored.solution_.to_dict() == fitted.solution_.to_dict()
-    fitted.model_.save(tmp_path / "model.npz")
-    loaded = sx.load_model(tmp_path / "model.npz")
-    assert np.array_equal(loaded.predict(data), fitted.predict(data))
-
-
-@pytest.mark.parametrize("estimator", ALL, ids=str)
 def test_weights_of_classes_multiply_those_of_observations(estimator):
     data, labels = make_data(n=14, seed=1)
     weight = np.linspace(0.5, 2.0, labels.size)
@@ -201,19 +166,6 @@ def test_weights_of_classes_multiply_those_of_observations(estimator):
         by_hand.set_params(gamma=by_class.model_.kernel.gamma)
     by_hand.fit(data, labels, sample_weight=weight * np.where(labels < 0, 2.0, 0.25))
     assert by_class.certificate_.upper == pytest.approx(by_hand.certificate_.upper, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        ("even", "cannot be used"),
-        ({1: -1.0}, "must be finite and non-negative"),
-        ({-1: 0}, "must be positive, got 0 for -1"),
-    ],
-)
-def test_class_weights_that_cannot_be_used(weight, message):
-    with pytest.raises(sx.DataError, match=f"class_weight {message}"):
-        sx.PSVMClassifier(class_weight=weight).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -297,31 +249,12 @@ def test_a_fit_validates_its_data_once(monkeypatch, solver):
     assert sorted(calls) == ["check_features", "coded_labels"]
 
 
-def test_other_columns_are_refused():
-    table = pd.DataFrame(X, columns=["a", "b", "c"])
-    for fitted in (sx.PSVMClassifier().fit(table, Y), sx.M3SVMClassifier().fit(table, Y)):
-        with pytest.raises(sx.DataError, match="feature names should match"):
-            fitted.predict(table.rename(columns={"a": "z"}))
-        with pytest.raises(sx.DataError, match="2 features, but"):
-            fitted.predict(X[:, :2])
-
-
-# Every estimator, with settings under which it ends within milliseconds on small data.
-EVERY = [
-    sx.PSVMClassifier(),
-    sx.PSVMClassifier(kernel="rbf"),
-    sx.ODMClassifier(),
-    sx.ODMLClassifier(),
-    sx.ConicSVMClassifier(),
-    sx.M3SVMClassifier(),
-    sx.MulticlassSVMClassifier(),
-    sx.L0SVMClassifier(method="local"),
-]
-
-
-@pytest.mark.parametrize("estimator", EVERY, ids=str)
-def test_an_observation_of_weight_k_counts_like_k_copies_by_default(estimator):
-    check_sample_weight_equivalence_on_dense_data(type(estimator).__name__, estimator)
+@pytest.mark.parametrize(
+    "estimator",
+    [sx.PSVMClassifier(kernel="rbf"), sx.M3SVMClassifier(), sx.L0SVMClassifier(method="local")],
+    ids=str,
+)
+def test_balanced_classes_count_weights_like_copies(estimator):
     weight = np.random.default_rng(0).integers(0, 4, len(Y)) * (1 + 2 * (Y > 0))
     balanced = clone(estimator).set_params(class_weight="balanced")
     weighted = clone(balanced).fit(X, Y, sample_weight=weight)

@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 
 import svmcvx as sx
-from svmcvx.data import binary_data
 from svmcvx.model import KernelModel, LinearModel, MulticlassModel
 from tests.conftest import make_data
 
@@ -67,14 +66,6 @@ def test_the_file_keeps_its_name_and_leaves_no_other(tmp_path):
     assert isinstance(sx.load_model(tmp_path / "model.svm"), KernelModel)
 
 
-def test_the_file_holds_no_pickle(tmp_path):
-    MODELS["objects"].save(tmp_path / "model.npz")
-    with np.load(tmp_path / "model.npz", allow_pickle=False) as archive:
-        assert all(archive[name].dtype.kind != "O" for name in archive.files)
-        header = json.loads(str(archive["header"]))
-    assert header["format"] == "svmcvx-model"
-
-
 def test_what_cannot_be_stored_says_so_and_writes_nothing(tmp_path):
     callable_kernel = fitted(lambda a, b: a @ b.T)
     with pytest.raises(sx.DataError, match="callable kernel"):
@@ -95,19 +86,13 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-40])
 
 
-def change_array(path):
-    with np.load(path) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    arrays["coef"] = arrays["coef"] + 1e-12
-    np.savez(path, **arrays)
-
-
-def change_header(**entries):
+def changed(coef=0.0, **entries):
     def change(path):
         with np.load(path) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        header = {**json.loads(str(arrays["header"])), **entries}
-        np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
+        header = json.dumps(json.loads(str(arrays["header"])) | entries)
+        arrays |= {"coef": arrays["coef"] + coef, "header": np.array(header)}
+        np.savez(path, **arrays)
 
     return change
 
@@ -117,12 +102,12 @@ def change_header(**entries):
     [
         (corrupt_byte, "corrupted|not a svmcvx model"),
         (truncate, "corrupted|not a svmcvx model"),
-        (change_array, "do not match their digest"),
-        (change_header(version=99), "upgrade svmcvx"),
-        (change_header(format="other"), "not a svmcvx model"),
-        (change_header(type="Unknown"), "does not describe"),
-        (change_header(scalars={"intercept": 7.0}), "digest"),
-        (lambda path: path.write_text("hello"), "not a svmcvx model"),
+        (changed(coef=1e-12), "do not match their digest"),
+        (changed(version=99), "upgrade svmcvx"),
+        (changed(format="other"), "not a svmcvx model"),
+        (changed(type="Unknown"), "does not describe"),
+        (changed(scalars={"intercept": 7.0}), "digest"),
+        (lambda path: path.write_text("hello"), "npz is not a svmcvx model file, or is damaged"),
         (lambda path: path.write_bytes(b""), "not a svmcvx model"),
         (lambda path: path.write_bytes(pickle.dumps({"a": 1})), "not a svmcvx model"),
         (lambda path: np.savez(path, x=np.ones(3)), "no header"),
@@ -156,22 +141,6 @@ def test_models_cannot_be_changed_and_do_not_share_arrays():
     own = LinearModel(coef, 0.0, np.array([0, 1]), np.array([0]))
     coef[0] = 5.0
     assert own.coef[0] == 1.0
-
-
-@pytest.mark.parametrize("name", ["linear", "rbf", "polynomial"])
-def test_scores_and_norms_are_within_their_own_rounding(name):
-    model = MODELS[name]
-    data = binary_data(X, Y)
-    scores, norm = model.scores(X), model.squared_norm(data)
-    linear = isinstance(model, LinearModel)
-    v = (model.coef if linear else model.dual_coef).astype(np.longdouble)
-    K, own = (
-        (X, np.eye(3)) if linear else (model.kernel(X, model.vectors), model.kernel(model.vectors))
-    )
-    exact, exact_norm = K @ v + model.intercept, v @ own @ v
-    assert (np.abs(scores.value - exact) <= scores.error).all()
-    assert abs(norm.value - exact_norm) <= norm.error
-    assert scores.error.max() < 2e-12  # a bound for every input, not an estimate
 
 
 def test_wrong_width_is_an_error():
@@ -238,9 +207,6 @@ def test_places_that_cannot_be_written_or_read(tmp_path):
             model.save(path)
     with pytest.raises(sx.DataError, match="cannot be read"):
         sx.load_model(tmp_path)
-    (tmp_path / "text").write_text("x")
-    with pytest.raises(sx.DataError, match="text is not a svmcvx model file, or is damaged"):
-        sx.load_model(tmp_path / "text")
 
 
 def test_a_file_that_would_unpack_to_far_more_than_its_size_is_refused_before_it_is_read(tmp_path):
