@@ -7,6 +7,7 @@ errors of a unit in the last place.
 
 import itertools
 from fractions import Fraction
+from functools import partial
 
 import flint
 import numpy as np
@@ -203,10 +204,6 @@ def moderate_pair(rng, module):
 def one(rng, module, **keywords):
     a = numbers(rng, ENTRIES, **keywords)
     return (module.Bounded(a, errors(rng, a)),)
-
-
-def positive(rng, module):
-    return one(rng, module, positive=True)
 
 
 def moderate(rng, module):
@@ -469,7 +466,7 @@ def dot(x, y):
     return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
 
 
-def rows_of(module, rng, *, sparse=True):
+def rows_of(module, rng):
     """Rows, dense and sparse, centred or not, and their exact counterparts."""
     n, d = (int(rng.integers(1, 7)), int(rng.integers(1, 6)))
     if rng.random() < 0.3:
@@ -483,7 +480,7 @@ def rows_of(module, rng, *, sparse=True):
     shifted = bool(rng.random() < 0.4)
     centre = X.mean(axis=0) / 3.0 if shifted else np.zeros(d)
     rows = X - centre
-    if sparse and not shifted and rng.random() < 0.5:
+    if not shifted and rng.random() < 0.5:
         rows = sp.csr_array(rows)
     exact = [[a - b for a, b in zip(vector(row), vector(centre), strict=True)] for row in X]
     return module.Rows(rows, shifted=shifted), exact
@@ -513,13 +510,17 @@ def small_ball(module, rng):
     return ball(module, rng, int(rng.integers(1, 5)))
 
 
-def products(module, rng):
-    """Rows @ Ball; each column of a matrix is such a point, with the distance of all."""
+def products(module, rng, *, exactly=False):
+    """Rows @ Ball, or Rows.product of an exact point; each column of a matrix is such a point, with
+    the distance of all.
+    """
     report = Report()
     rows, exact = rows_of(module, rng)
     shape = (len(exact[0]),) if rng.random() < 0.6 else (len(exact[0]), 2)
     w = ball(module, rng, shape)
-    found = rows @ w
+    if exactly:
+        w = module.Ball(numbers(rng, shape, low=-50, high=50), 0.0)
+    found = rows.product(w.value) if exactly else rows @ w
     for index in np.ndindex(found.shape):
         if index[0] < 8:
             point = vector(w.value if w.value.ndim == 1 else w.value[:, index[1]])
@@ -540,19 +541,6 @@ def aligned_products(module, rng):
         x = fraction(raw[i, 0]) - Fraction(centre)
         ends = interval(fraction(w.value[0]), Fraction(w.distance))
         report.add([x * end for end in ends], *entry(found, i))
-    return report
-
-
-def products_entry_by_entry(module, rng):
-    """Rows.product of an exact point, or of two."""
-    report = Report()
-    rows, exact = rows_of(module, rng)
-    d = len(exact[0])
-    w = numbers(rng, (d, 2) if rng.random() < 0.5 else d, low=-50, high=50)
-    found = rows.product(w)
-    for index in np.ndindex(found.shape):
-        column = vector(w if w.ndim == 1 else w[:, index[1]])
-        report.add([dot(exact[index[0]], column)], *entry(found, index))
     return report
 
 
@@ -593,22 +581,17 @@ def around_numbers(module, rng):
     return report
 
 
-def squared_norms(module, rng):
-    report = Report()
-    w = small_ball(module, rng)
-    found = w.squared_norm()
-    values = [dot(point, point) for point in on_the_sphere(vector(w.value), w.distance)]
-    report.add(values, float(found.value), float(found.error))
-    return report
+def of_a_ball(compute, exact):
+    """Compare a function of the squared length of a point."""
 
+    def compare(module, rng):
+        report, w = Report(), small_ball(module, rng)
+        found = compute(w)
+        squares = [dot(point, point) for point in on_the_sphere(vector(w.value), w.distance)]
+        report.add([exact(square) for square in squares], float(found.value), float(found.error))
+        return report
 
-def norms(module, rng):
-    report = Report()
-    w = small_ball(module, rng)
-    found = w.norm()
-    values = [arb(dot(point, point)).sqrt() for point in on_the_sphere(vector(w.value), w.distance)]
-    report.add(values, float(found.value), float(found.error))
-    return report
+    return compare
 
 
 def multiples_of_balls(module, rng):
@@ -657,7 +640,7 @@ OPERATIONS = {
     ),
     "maximum": elementwise(lambda m, x, y: m.maximum(x, y), max, pair),
     "minimum": elementwise(lambda m, x, y: m.minimum(x, y), min, pair),
-    "root": elementwise(lambda m, x: m.sqrt(x), root, positive, least=0),
+    "root": elementwise(lambda m, x: m.sqrt(x), root, partial(one, positive=True), least=0),
     "power": power(exact_exponent),
     "conjugate power": power(conjugate_exponent),
     "uncertain power": power(wide_exponent),
@@ -676,12 +659,12 @@ OPERATIONS = {
     "product with a matrix": with_a_matrix,
     "rows times a point": products,
     "rows times a point along them": aligned_products,
-    "rows times an exact point": products_entry_by_entry,
+    "rows times an exact point": partial(products, exactly=True),
     "combinations of rows": combinations,
     "matrix of rows": grams,
     "point around numbers": around_numbers,
-    "norm": norms,
-    "squared norm": squared_norms,
+    "norm": of_a_ball(lambda w: w.norm(), root),
+    "squared norm": of_a_ball(lambda w: w.squared_norm(), Fraction),
     "multiple of a point": multiples_of_balls,
     "sum of points": sums_of_balls,
 }

@@ -204,16 +204,6 @@ def test_a_formula_gives_the_same_for_plain_and_for_bounded_arrays(name):
     assert np.all(plain <= found.upper)
 
 
-def test_matrices_are_summed_row_by_row():
-    x = np.random.default_rng(0).standard_normal((7, 3))
-    s = np.abs(x).sum(axis=1)
-    for function in (
-        *(b.row_sums, b.log1p_sum_exp, b.log1p_exp, lambda a: b.remainder(s, a)),
-        *(lambda a: b.largest_sums(a, 2), lambda a: a @ x.T[:, :3]),
-    ):
-        np.testing.assert_allclose(function(exact(x)).value, function(x), rtol=1e-13, atol=1e-15)
-
-
 def test_sums_in_parts_are_those_of_the_whole():
     rng = np.random.default_rng(0)
     u, s = rng.standard_normal(b.PART_ROWS * 3 + 5), rng.random(b.PART_ROWS * 3 + 5)

@@ -6,7 +6,6 @@ import scipy.sparse as sp
 from svmcvx.data import (
     CodedLabels,
     binary_data,
-    check_choice,
     check_features,
     check_labels,
     check_number,
@@ -25,14 +24,7 @@ def test_lists_frames_and_integers_become_float_arrays():
         assert checked.dtype == np.float64
         assert checked.tolist() == whole
     assert check_features([[True, False]]).tolist() == [[1.0, 0.0]]
-
-
-def test_the_data_passed_in_are_never_changed():
-    X = np.asfortranarray(np.arange(6.0).reshape(3, 2))
-    X.flags.writeable = False
-    kept = X.copy()
-    binary_data(X, [0, 1, 1])
-    assert np.array_equal(X, kept)
+    assert check_number(np.float32(2), "C") == 2.0
 
 
 def test_sparse_matrices_stay_sparse_and_merge_duplicates():
@@ -58,15 +50,11 @@ def read_weights(weight):
 
 REFUSED = {
     check_features: [
-        ([1.0, 2.0], "Reshape your data"),
         (np.zeros((2, 2, 2)), "two-dimensional"),
-        (np.zeros((0, 3)), r"0 sample\(s\)"),
-        (np.zeros((3, 0)), r"0 feature\(s\)"),
         ([[1.0, np.nan]], "NaN in column 1"),
         ([[np.inf, 1.0]], "infinity in column 0"),
         ([["a", 1.0]], "encode"),
         (np.array([[1, "a"]], dtype=object), "not numeric in column 1"),
-        (np.array([[1j, 1]]), "Complex data not supported"),
         ([[1.0], [1.0, 2.0]], "rows of equal length"),
         (sp.csr_array(np.array([[0.0, np.nan]])), "NaN in column 1"),
         (sp.csr_array(np.array([[1j]])), "real and numeric"),
@@ -77,13 +65,11 @@ REFUSED = {
         ([0, 1], "2 labels but X has 3 rows"),
         ([0, 0, 0], "one class only"),
         ([0, 1, 2], "Only binary classification is supported"),
-        ([0.1, 0.2, 0.3], "continuous"),
         ([0, 1, np.nan], "NaN"),
         ([0, 1, None], "missing labels"),
         (["a", "b", pd.NA], "missing labels"),
         (np.array(["a", 1, 1], dtype=object), "cannot be sorted"),
         (np.zeros((3, 2)), "one-dimensional"),
-        (None, "the target y is None"),
     ],
     read_weights: [
         ([1, 2], "expected shape"),
@@ -137,35 +123,6 @@ def test_multiclass_data_keeps_all_classes():
     assert (data.n, data.c, data.rows) == (3, 3, 4)
     with pytest.raises(DataError, match="each class needs positive weight"):
         multiclass_data(np.eye(3), list("abc"), [1, 1, 0])
-
-
-@pytest.mark.parametrize("value", [True, "1", None, np.nan, np.inf, -1, 0, [1.0]])
-def test_numbers_out_of_range(value):
-    with pytest.raises(DataError, match="C must be"):
-        check_number(value, "C", "(0, inf)")
-
-
-def test_numbers_in_range_and_choices():
-    assert check_number(np.float32(2), "C", "[0, inf)") == 2.0
-    assert check_choice("a", "mode", ("a", "b")) == "a"
-    with pytest.raises(DataError, match="'a', 'b'"):
-        check_choice("c", "mode", ("a", "b"))
-
-
-def test_labels_that_were_validated_are_taken_as_they_are(monkeypatch):
-    X = check_features([[0.0], [1.0], [2.0], [3.0]])
-    labels = CodedLabels(*check_labels(["a", "b", "b", "a"], 4), X)
-    assert len(labels) == 4
-    assert np.asarray(labels).tolist() == ["a", "b", "b", "a"]
-    monkeypatch.setattr(np, "unique", lambda *_, **__: pytest.fail("coded again"))
-    codes, classes = check_labels(labels, 4)
-    monkeypatch.undo()
-    assert codes is labels.codes
-    assert classes is labels.classes
-    data = binary_data(X, labels)
-    assert data.X is X
-    assert data.y.tolist() == [-1, 1, 1, -1]
-    assert multiclass_data(X, labels).codes.tolist() == [0, 1, 1, 0]
 
 
 def test_labels_that_were_validated_are_for_their_own_features_only():

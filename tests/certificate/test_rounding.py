@@ -4,6 +4,7 @@ import math
 import os
 from fractions import Fraction
 
+import flint
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -180,25 +181,12 @@ def test_one_multiplier_balances_thousands(sign, factor):
 
 
 def negative_direction(A):
-    """Whether an exact symmetric matrix has a negative eigenvalue, by its pivots as rational
-    numbers.
+    """Whether an exact symmetric matrix has a negative eigenvalue: the coefficients of its
+    characteristic polynomial alternate in sign if and only if it has none.
     """
-    rows = [list(row) for row in A]
-    n = len(rows)
-    left = list(range(n))
-    while left:
-        if any(rows[i][i] < 0 for i in left):
-            return True
-        pivot = next((i for i in left if rows[i][i] > 0), None)
-        if pivot is None:
-            # A zero diagonal: definite only if all of it is zero.
-            return any(rows[i][j] for i in left for j in left)
-        left.remove(pivot)
-        for i in left:
-            share = rows[i][pivot] / rows[pivot][pivot]
-            for j in left:
-                rows[i][j] -= share * rows[pivot][j]
-    return False
+    exact = [[flint.fmpq(x.numerator, x.denominator) for x in row] for row in A]
+    coefficients = flint.fmpq_mat(exact).charpoly().coeffs()
+    return any((-1) ** (len(A) - k) * c < 0 for k, c in enumerate(coefficients))
 
 
 def less(A, shift, sign):
@@ -209,7 +197,7 @@ def less(A, shift, sign):
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["definite", "singular", "graded", "indefinite"])
 @pytest.mark.parametrize("steps", [0.0, 0.9, 1.1, 1.6, -1.0])
 def test_eigenvalues_are_enclosed(seed, kind, steps):
@@ -332,11 +320,13 @@ def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
     A, B, gamma = hostile_rows(rng, 7, int(rng.integers(1, 5)))
     A[0] *= 1e3
     v = rng.standard_normal(7) * 10.0 ** rng.uniform(-3, 3, 7)
-    for kernel in kernels_for(gamma)[1:5]:
+    for kernel in kernels_for(gamma)[1:]:
         terms = [
             [k * ball(c) for k, c in zip(row, v, strict=True)] for row in exact_matrix(kernel, A, B)
         ]
+        model = KernelModel(kernel, B, v, 0.3, np.array([0, 1]), np.arange(7), B.shape[1])
         for rows in (A, sp.csr_array(A)):
+            assert encloses(model.scores(rows), [total_of(each) + ball(0.3) for each in terms])
             found = KernelColumns(kernel, rows, B, tile_entries=tile_entries).product(v)
             bounds = inner_error(9, found.magnitude) + found.entries
             assert encloses(Bounded(found.scores, bounds), map(total_of, terms))
@@ -364,16 +354,6 @@ def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
     coef, intercept = np.array([float(x) for x in w]), float(rng.normal())
     scores = space.scores(LinearModel(coef, intercept, y[:2], [0]))
     assert encloses(scores, [dot(row, coef) + Fraction(intercept) for row in A])
-
-
-def test_a_model_of_a_kernel_is_scored_within_its_bounds():
-    rng = np.random.default_rng(3)
-    A, B, gamma = hostile_rows(rng, 6, 3)
-    for kernel in kernels_for(gamma):
-        v = rng.standard_normal(6)
-        model = KernelModel(kernel, B, v, 0.3, np.array([0, 1]), np.arange(6), 3)
-        exact = [score + ball(0.3) for score in expansions(exact_matrix(kernel, A, B), v)]
-        assert encloses(model.scores(A), exact), kernel
 
 
 @pytest.mark.parametrize(
