@@ -76,9 +76,10 @@ def test_a_room_imports_only_from_floors_below():
             assert other == room or FLOOR[other] < FLOOR[room], (
                 f"{path.relative_to(ROOT)} imports {other}"
             )
-        # The second checker shares nothing with the rooms above it, and imports little.
-        packages = {name.split(".")[0] for name in imported(path)}
-        assert room != "proofs" or "sklearn" not in packages, path.relative_to(ROOT)
+        # The second checker shares nothing with the package but errors, and imports little.
+        if room == "proofs":
+            assert rooms_imported(path) <= {"proofs", "errors"}, path.relative_to(ROOT)
+            assert not any(name.startswith("sklearn") for name in imported(path))
 
 
 def test_scikit_learn_is_imported_where_it_is_used_below_the_estimators():

@@ -134,51 +134,21 @@ def test_a_proof_made_by_hand_keeps_the_rules_of_a_file():
     assert verify(Proof(statement, model, dual, 0.3, 0.4), X, Y)
     for wrong, why in (
         ({"dual": {"alpha": [1 + 5j, 0, 0]}}, "dual.alpha of a proof is not numeric"),
-        ({"dual": {"alpha": ["1", "0", "0"]}}, "dual.alpha of a proof is not numeric"),
-        ({"dual": {"alpha": [[1.0], [0.0, 0.0]]}}, "dual.alpha of a proof is not numeric"),
-        ({"dual": {"alpha": np.array([2**53 + 1, 0, 0])}}, "not of the dtype <f8"),
         ({"dual": {"alpha": np.zeros(3) + np.longdouble(2) ** -60 + 1}}, "not of the dtype <f8"),
         ({"dual": {"alpha": [0.0, 0.0, np.inf]}}, "is not finite: see its entry 2"),
         ({"model": sparse | {"support": [np.inf]}}, "not of the dtype <i8"),
-        ({"dual": {"alpha": [0.0, 0.0]}}, r"has the shape \(2,\) where \(3\) is needed"),
-        ({"dual": {"theta": [0.0, 0.0, 0.0]}}, "the dual of a proof of psvm has the arrays"),
         ({"model": sparse | {"support": [0.5]}}, "not of the dtype <i8"),
-        ({"model": sparse | {"support": [0, 1]}}, "has the shape"),
-        ({"model": {**model, "V": [[1.0]]}}, "the model of a proof of psvm has the arrays"),
         ({"tree": {"rows": [0, 1, 2]}}, "the tree of a proof of psvm has the arrays none"),
         ({"lower": np.nan}, "the lower end of a proof must be a finite number"),
         ({"upper": np.inf}, "the upper end of a proof must be a finite number"),
-        ({"statement": None}, "must be a Statement"),
     ):
         honest_fields = {"statement": statement, "model": model, "dual": dual, "lower": 0.3}
         with pytest.raises(sx.DataError, match=why):
             Proof(**{**honest_fields, "upper": 0.4, **wrong})
-    for wrong, why in (
-        ({"weight": [1.0, -1.0, 1.0]}, "statement.weight of a proof must not be negative"),
-        ({"weight": [1.0, np.nan, 1.0]}, "weight of a proof is not finite: see its entry 1"),
-        ({"weight": [0.0, 0.0, 0.0]}, "some weight of a proof must be positive"),
-        ({"weight": [1.0, 1.0]}, r"has the shape \(2,\) where \(3\) is needed"),
-        ({"gamma": [1.0, 1.0, 1.0]}, "the statement of a proof of psvm has the arrays"),
-        ({"M": [1.0, 1.0, 1.0]}, "the statement of a proof of psvm has the arrays"),
-        ({"hyperparameters": {"C": 0.5, "p": 2, "kernel": "none"}}, "the proof has C, kernel, p"),
-    ):
-        plain = {**statement.plain, **wrong}
-        with pytest.raises(sx.DataError, match=why):
-            Statement(**plain)
+    with pytest.raises(sx.DataError, match="weight of a proof is not finite: see its entry 1"):
+        Statement(**statement.plain | {"weight": [1.0, np.nan, 1.0]})
     # Dictionaries that are changed after the proof was made are looked at again.
     proof = Proof(statement, model, dual, 0.3, 0.4)
     proof.dual["alpha"] = np.array([1.0, 2.0])
     with pytest.raises(sx.DataError, match="has the shape"):
         verify(proof, X, Y)
-
-
-def test_the_size_of_what_is_free_has_limits():
-    conic = Statement("conic", {"lam": 1.0}, None, "none", 2, 1, (0, 1), "0" * 8 + "-" + "0" * 8)
-    model = {"coef": [0.0], "intercept": 0.0}
-    for spread, why in (
-        ({"V": np.zeros((1, 3))}, "too many columns: 3"),
-        ({"V_coef": np.zeros((2, 3)), "ridge": 0.0}, "too many columns: 3"),
-        ({"V_coef": np.zeros((2, 1))}, "the model of a proof of conic has the arrays"),
-    ):
-        with pytest.raises(sx.DataError, match=why):
-            Proof(conic, model | spread, {}, None, 2.0)

@@ -18,18 +18,8 @@ HEADER, DIGEST = "header.json", "digest.txt"
 
 @dataclass
 class File:
-    """The contents of the file of a proof, free to be changed, and the data that it is about.
-
-    Attributes
-    ----------
-    header : dict
-        Without the entry ``arrays``, which is made from the arrays.
-    arrays : dict of ndarray
-    X, y : ndarray
-    optimum : float or None
-        The optimum of the problem that the header states, where it is known.
-    T : ndarray or None
-        The test rows whose scores are claimed.
+    """The contents of the file of a proof, free to be changed, with the data and the test rows that
+    it is about and, where it is known, the optimum; the header's ``arrays`` are made from these.
     """
 
     header: dict[str, Any]
@@ -42,12 +32,10 @@ class File:
 
     @property
     def statement(self) -> dict[str, Any]:
-        """That of the header."""
         return self.header["statement"]
 
     @property
     def claim(self) -> dict[str, Any]:
-        """That of the header."""
         return self.header["claim"]
 
     def text(self) -> str:
@@ -74,7 +62,6 @@ class File:
         ]
 
     def content(self, text: str | None = None, **others: bytes) -> bytes:
-        """The archive."""
         return packed(self.members(text, **others))
 
 

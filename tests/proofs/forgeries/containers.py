@@ -111,8 +111,6 @@ CLOTHES = {
     "in Fortran's order": described("<f8", (24,), fortran=True) + bytes(192),
     "of objects": described("|O", (24,)) + bytes(192),
     "of big-endian numbers": npy(np.zeros(24, dtype=">f8")),
-    "of single precision": npy(np.zeros(24, dtype=np.float32)),
-    "of integers": npy(np.zeros(24, dtype=np.int64)),
     "of strings": npy(np.full(24, "1")),
     "of two columns": npy(np.zeros((12, 2))),
     "cut short": npy(np.zeros(24))[:-8],

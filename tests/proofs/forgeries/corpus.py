@@ -49,7 +49,6 @@ class Forgery(NamedTuple):
 
 
 def forgeries() -> Iterator[Forgery]:
-    """All of them."""
     for room in ROOMS:
         for entry in import_module(f"{__package__}.{room}").FORGERIES:
             yield Forgery(*entry)
@@ -109,8 +108,6 @@ def claims(**values: Any) -> Change:
 
 
 def both(*changes: Change) -> Change:
-    """Do one change after the other."""
-
     def change(file: File) -> None:
         for one in changes:
             one(file)

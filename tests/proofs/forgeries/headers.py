@@ -16,7 +16,6 @@ TEXTS = [
     ("C of five thousand digits", C, f'"C": 1{"0" * 5000}', "corrupted|C of psvm"),
     ("C beyond all doubles", C, '"C": 1e999', "C of psvm"),
     ("C as NaN", C, '"C": NaN', "NaN, which is not a number of JSON"),
-    ("C as Infinity", C, '"C": Infinity', "Infinity, which is not a number of JSON"),
     ("an integer that is no double", C, '"C": 9007199254740993', "C of psvm"),
     ("a comma too much", C, '"C": 1.3,,', "corrupted"),
     ("brackets to the depth of a million", C, f'"C": {"[" * 500_000}', "corrupted"),
@@ -75,7 +74,7 @@ HEADER, STATEMENT, NUMBERS = (
     "the hyper-parameters of psvm",
 )
 KINDS_OF_LABELS = "all strings, all booleans or all numbers"
-VALUES = {"a string": "1.3", "true": True, "null": None, "a list": [1.3], "an object": {}}
+VALUES = {"a string": "1.3", "true": True, "a list": [1.3]}
 # Changes of the header of a pSVM.
 CHANGES = [
     ("another format", said("format", "vipr"), "its header does not say so"),
@@ -92,7 +91,6 @@ CHANGES = [
     ("an unknown formulation", said(f"{S}.formulation", "guess"), "no check for the .* 'guess'"),
     ("a list of formulations", said(f"{S}.formulation", []), "no check for the formulation"),
     ("hyper-parameters in a list", said(G, []), f"{NUMBERS} of a proof must be"),
-    ("no hyper-parameters", said(G, None), f"{NUMBERS} of a proof must be"),
     ("a hyper-parameter more", said(f"{G}.lam", 1.3), f"{NUMBERS} are C, p"),
     ("a hyper-parameter less", said(f"{G}.C"), f"{NUMBERS} are C, p"),
     ("a hyper-parameter whose name speaks", said(f"{G}.{SPEAKING}", 1.0), f"{NUMBERS} are C, p"),
@@ -114,7 +112,6 @@ CHANGES = [
         "rbf are gamma; .* has coef0",
     ),
     ("another intercept", said(f"{S}.intercept", "penalised"), "the intercept of psvm"),
-    ("an intercept that is a number", said(f"{S}.intercept", 0), "the intercept of psvm"),
     ("rows of 0", said(f"{S}.rows", 0), "the number of rows"),
     ("a row more", said(f"{S}.rows", 25), "they have 24 rows|shape"),
     ("a column more", said(f"{S}.columns", 3), "they have 2 columns|shape"),
@@ -141,7 +138,6 @@ CHANGES = [
         (f"{name} end that is {what}", said(f"claim.{end}", value), f"the {end} end")
         for name, end in (("a lower", "lower"), ("an upper", "upper"))
         for what, value in VALUES.items()
-        if value is not None
     ),
     ("a lower end of four hundred digits", claims(lower=-(10**400)), "the lower end of a proof"),
     ("an upper end of four hundred digits", claims(upper=10**400), "the upper end of a proof"),

@@ -154,7 +154,7 @@ FORGERIES = [
     ("a part on no side", "ramp", put("tree.side", 0, 2), "a side of the tree's bounds is none of"),
     *(
         (f"{base}: {what}", base, both(change, more), LESS)
-        for base in ("ramp", "l0", "ramp rbf", "l0 rbf")
+        for base in ("ramp", "l0 rbf")
         for what, change in CHANGES.items()
     ),
     ("rows far from their centre", "l0", both(far_centre, more), LESS),
