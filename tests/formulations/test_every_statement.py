@@ -60,20 +60,9 @@ SEEDS = range(8)
 
 
 class Case(NamedTuple):
-    """A statement with points, and what is exactly true of them.
-
-    Attributes
-    ----------
-    upper : callable
-        The exact objective of a model; None where it is infeasible.
-    lower : callable
-        The exact dual objective of a repaired point, which it holds to be feasible.
-    wrong : list
-        Points that violate a constraint.
-    holds : callable, optional
-        Instead of `upper`: whether the upper end at a model is attained.
-    one_sided : bool
-        Whether an objective is bounded from above only.
+    """A statement with points, and what is exactly true of them: the objective of a model (`upper`,
+    None where it is infeasible; or `holds`, whether an upper end is attained), the dual objective
+    of a repaired point, which `lower` holds to be feasible, and points that violate a constraint.
     """
 
     statement: Any
@@ -83,6 +72,7 @@ class Case(NamedTuple):
     lower: Callable
     wrong: list
     holds: Callable | None = None
+    # Whether an objective is bounded from above only.
     one_sided: bool = False
 
 
@@ -256,16 +246,14 @@ def absolute(rng):
 # Margin distributions
 
 
-def odm_point(rng, n, scale):
-    return {"theta": scale * rng.standard_normal(n) * (rng.random(n) < 0.8)}
-
-
 def odm(rng, blocks=False):
     whole, space = spaces(rng, ["penalised", "none"], blocks)
     band, n = (size(rng), size(rng), float(rng.choice([0.0, 0.1, rng.random()]))), whole.data.n
     exact = Exact(ODM(whole, *band))
     wrong = [{"theta": changed(np.zeros(n), 1, value)} for value in (math.nan, math.inf)]
-    duals = [odm_point(rng, n, scale) for scale in (1e-3, 10.0)]
+    duals = [
+        {"theta": scale * rng.standard_normal(n) * (rng.random(n) < 0.8)} for scale in (1e-3, 10.0)
+    ]
     models = list(some_models(rng, whole))
     return Case(ODM(space, *band), models, duals, exact.primal, exact.dual, wrong)
 

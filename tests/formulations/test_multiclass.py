@@ -1,16 +1,12 @@
 """Machines of several classes: losses, identities, hard margins, and scikit-learn's answers."""
 
 import math
-import warnings
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_wine
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
@@ -92,27 +88,6 @@ def test_balancing_leaves_no_multiplier_out_and_changes_little_where_little_is_m
 
 
 # The machines among each other, and elsewhere
-
-
-def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
-    X, y = load_wine(return_X_y=True)
-    X = scale(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # l1_ratio alone says it all from scikit-learn 1.8 on.
-        penalty = {} if LogisticRegression().penalty == "deprecated" else {"penalty": "elasticnet"}
-        reference = LogisticRegression(
-            C=0.2, l1_ratio=1.0, solver="saga", tol=1e-8, max_iter=20_000, **penalty
-        ).fit(X, y)
-    value = -reference.predict_log_proba(X)[np.arange(y.size), y].sum()
-    value += 5.0 * np.abs(reference.coef_).sum()
-    for found in (
-        solved(sx.sparse_multinomial_lr(X, y, lam=5.0)),
-        sx.fast.multiclass(X, y, lam=5.0, loss="sparse_softmax"),
-    ):
-        assert found.certificate.lower <= value
-        assert value == pytest.approx(found.certificate.upper, rel=2e-6)
-        np.testing.assert_array_equal(found.model.coef == 0, np.abs(reference.coef_.T) < 1e-6)
 
 
 def test_biases_are_polished_where_weights_vanish():

@@ -2,11 +2,11 @@
 
 from fractions import Fraction
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 from sklearn.datasets import load_iris
 
 import svmcvx as sx
@@ -169,41 +169,26 @@ def test_all_routes_return_the_same_middle(kind, seed):
 
 
 def lp_ranges(gamma, codes, others, weight, loss):
-    """The ranges of intercepts of sum zero by linear programs over intercepts and slacks, one for
-    each end.
-    """
+    """The ranges of intercepts of sum zero by linear programs, one for each end."""
     (n, m), c = gamma.shape, gamma.shape[1] + 1
-    pieces = [[(i, [j]) for j in range(m)] for i in range(n)]
-    share = 1.0
-    if isinstance(loss, TopHinge) and loss.k == 2:
-        share = 0.5
-        pieces = [
-            part + [(i, [j, k]) for j in range(m) for k in range(j)]
-            for i, part in enumerate(pieces)
-        ]
-    separate = isinstance(loss, HingeSum)
-    flat = [piece for part in pieces for piece in part]
-    A, right = np.zeros((len(flat), c + (n * m if separate else n))), np.zeros(len(flat))
-    for row, (i, chosen) in enumerate(flat):
-        for j in chosen:
-            A[row, codes[i]] -= share
-            A[row, others[i, j]] += share
-            right[row] -= share * gamma[i, j]
-        A[row, c + (row if separate else i)] = -1.0
-    cost = np.r_[np.zeros(c), np.repeat(weight, m) if separate else weight]
-    sums = np.r_[np.ones(c), np.zeros(cost.size - c)][None]
-    bounds = [(None, None)] * c + [(0, None)] * (cost.size - c)
+    b = cp.Variable(c)
+    apart = np.eye(c)[np.repeat(codes, m)] - np.eye(c)[others.ravel()]
+    short = cp.reshape(gamma.ravel() - apart @ b, (n, m), order="C")
+    if isinstance(loss, HingeSum):
+        losses = cp.sum(cp.pos(short), axis=1)
+    else:
+        k = getattr(loss, "k", 1)
+        tops = [cp.sum_largest(cp.hstack([short[i], 0.0]), k) / k for i in range(n)]
+        losses = cp.pos(cp.hstack(tops))
     tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    best = linprog(cost, A, right, sums, [0], bounds, options=tight).fun
-    A, right = np.vstack([A, cost]), np.r_[right, best + 1e-9 * max(1.0, best)]
-    ends = [
-        [
-            sign
-            * linprog(sign * np.eye(cost.size)[k], A, right, sums, [0], bounds, options=tight).fun
-            for k in range(c)
-        ]
-        for sign in (1, -1)
-    ]
+
+    def least(value, *rows):
+        problem = cp.Problem(cp.Minimize(value), [cp.sum(b) == 0, *rows])
+        return problem.solve(solver="SCIPY", scipy_options={"method": "highs", **tight})
+
+    best = least(weight @ losses)
+    optimal = weight @ losses <= best + 1e-9 * max(1.0, best)
+    ends = [[sign * least(sign * b[k], optimal) for k in range(c)] for sign in (1, -1)]
     return best, np.array(ends)
 
 
@@ -231,7 +216,7 @@ HINGES = [HingeSum(), LargestHinge(), TopHinge(1), TopHinge(2)]
 
 
 @pytest.mark.parametrize("loss", HINGES, ids=["sum", "largest", "top 1", "top 2"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_ranges_are_those_of_linear_programs(loss, seed, monkeypatch):
     rng, S, codes, weight = classes(seed)
     gamma, others = slacks(S, codes)
