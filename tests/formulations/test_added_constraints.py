@@ -178,19 +178,6 @@ def test_the_bound_without_the_constraints_is_there_where_no_model_meets_them():
         assert solution.certificate.lower >= free.lower * (1 - 1e-4)
 
 
-def test_a_function_for_the_constraints_leaves_the_bound_without_them():
-    problem = sx.psvm_primal(X, Y)
-    free = sx.solve(problem).certificate
-    w = problem.var_dict["w"]
-    found = sx.solve(
-        problem.with_constraints(
-            [w >= 0.4], holds=lambda model: bool((model.coef >= 0.4 - 1e-6).all())
-        )
-    )
-    assert free.lower * (1 - 1e-9) <= found.certificate.lower <= free.upper
-    assert "added" not in found.dual
-
-
 # The bound itself, by exact arithmetic
 
 

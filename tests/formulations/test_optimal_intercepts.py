@@ -15,7 +15,6 @@ from svmcvx.formulations.margin import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, TopHinge
 from svmcvx.formulations.optimal_intercepts import (
     SHORT,
-    SumOfBounded,
     are_unique,
     hinge_intercepts,
     intercept_ranges,
@@ -186,8 +185,9 @@ def lp_ranges(gamma, codes, others, weight, loss):
         problem = cp.Problem(cp.Minimize(value), [cp.sum(b) == 0, *rows])
         return problem.solve(solver="SCIPY", scipy_options={"method": "highs", **tight})
 
-    best = least(weight @ losses)
-    optimal = weight @ losses <= best + 1e-9 * max(1.0, best)
+    cost = cp.sum(cp.multiply(weight, losses))
+    best = least(cost)
+    optimal = cost <= best + 1e-9 * max(1.0, best)
     ends = [[sign * least(sign * b[k], optimal) for k in range(c)] for sign in (1, -1)]
     return best, np.array(ends)
 
@@ -325,14 +325,3 @@ def test_the_ramp_has_the_middle_among_what_is_not_dropped():
             support=found[0].model.support,
         )
         assert statement.objective(moved) == pytest.approx(found[0].certificate.upper, rel=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_best_multipliers_stay_the_best_within_half_of_the_distance(seed):
-    rng = np.random.default_rng(seed)
-    gamma = rng.standard_normal((30, 4))
-    for domain in (SumOfBounded(0.5), SumOfBounded(0.5, 1.0)):
-        moved = gamma + 0.499 * domain.distance(gamma)[:, None] * rng.choice(
-            [-1.0, 1.0], gamma.shape
-        )
-        assert np.array_equal(domain.best(moved), domain.best(gamma))

@@ -23,9 +23,6 @@ def certified(X, y, C, p, tol=1e-6, build=sx.psvm_dual, **keywords):
     return certificate
 
 
-# Solved, against independent statements
-
-
 # Bias
 
 
