@@ -511,20 +511,30 @@ class LazySolution(Solution):
     def of(cls, computed: dict[str, Callable[[], Any]], **known: Any) -> LazySolution:
         """Return a solution with known fields, and functions that compute others."""
         made = object.__new__(cls)
-        made.__dict__.update(details={}, terms={}, parts={}, dual={}, **known)
-        made.__dict__["_computed"] = computed
+        absent = {"details", "terms", "parts", "dual"}.difference(computed)
+        made.__dict__.update({name: {} for name in absent}, _computed=computed, **known)
         return made
-
-    def __getattribute__(self, name: str) -> Any:
-        own = object.__getattribute__(self, "__dict__")
-        computed = own.get("_computed")
-        if computed and name in computed:
-            own[name] = self._kept(name, computed[name]())
-            computed.pop(name, None)
-        return object.__getattribute__(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Solution, tuple(getattr(self, field.name) for field in fields(self))
+
+
+class _Lazy:
+    """A field of a lazy solution that is not known yet; what is known hides it."""
+
+    def __init__(self, name: str, default: Any) -> None:
+        self.name, self.default = name, default
+
+    def __get__(self, solution: LazySolution | None, owner: type[LazySolution]) -> Any:
+        if solution is None or self.name not in (computed := vars(solution)["_computed"]):
+            return self.default
+        found = vars(solution)[self.name] = owner._kept(self.name, computed[self.name]())
+        computed.pop(self.name, None)
+        return found
+
+
+for _field in fields(Solution):
+    setattr(LazySolution, _field.name, _Lazy(_field.name, getattr(Solution, _field.name, None)))
 
 
 def composite(parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any]) -> Solution:

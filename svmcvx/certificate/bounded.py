@@ -672,6 +672,15 @@ def row_sums(x: Any) -> Any:
     return Bounded(x.value @ ones, error * growth(k))
 
 
+def sums_of_parts(x: Bounded, *, starts: Any, sizes: Any, largest: int) -> Bounded:
+    r"""Return the sums of parts of k entries in a row, each off by at most :math:`k u \sum|a|`."""
+    value = np.add.reduceat(x.value, starts)
+    error = U * sizes * np.add.reduceat(np.abs(x.value), starts)
+    if not x.is_exact:
+        error += np.add.reduceat(x.error, starts)
+    return Bounded(value, error * growth(largest))
+
+
 def row_maxima(x: Any) -> Any:
     """Return the largest entry of each row; it does not move by more than the largest error."""
     if isinstance(x, Bounded):

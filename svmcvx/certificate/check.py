@@ -202,12 +202,21 @@ class Checked(Generic[M]):
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
-def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Bounded, float]]:
-    """Return the models that have an objective value, that value, and its upper end."""
-    found = [(model, statement.evaluate(model)) for model in models]
-    return [
-        (model, upper, upper.upper_end) for model, upper in found if not math.isnan(upper.value)
-    ]
+def _evaluated(
+    statement: Statement[M], models: Sequence[M], proved: float
+) -> list[tuple[M, Bounded, float]]:
+    """Return the models that have an objective value, that value, and its upper end, up to the
+    first one that nothing is preferred to, given a `proved` lower bound.
+    """
+    found = []
+    for model in models:
+        upper = statement.evaluate(model)
+        if math.isnan(upper.value):
+            continue
+        found.append((model, upper, upper.upper_end))
+        if relative_gap(proved, upper.upper_end) <= PREFERENCE_RELATIVE:
+            break
+    return found
 
 
 def _bounds(
@@ -259,16 +268,16 @@ def check(
             f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a"
             " dual point instead"
         )
-    uppers = _evaluated(statement, models)
     lowers, violation, best_dual = _bounds(statement, duals, repair=repair)
+    known = max((low for *_, low in lowers), default=-math.inf)
+    uppers = _evaluated(statement, models, known)
     trivial = getattr(statement, "trivial", None)
     if statement.kind in TRIVIAL and models and trivial is not None:
         high = min((high for *_, high in uppers), default=math.inf)
-        known = max((low for *_, low in lowers), default=-math.inf)
         surpassed = getattr(statement, "dominates_trivial_bounds", None)
         if surpassed is None or not surpassed(high, known):
             known_models, known_duals = trivial()
-            uppers += _evaluated(statement, known_models if own_models else [])
+            uppers += _evaluated(statement, known_models if own_models else [], -math.inf)
             more, violation, more_dual = _bounds(statement, known_duals, repair=repair)
             lowers, best_dual = lowers + more, best_dual or more_dual
     if not uppers:

@@ -402,6 +402,7 @@ class CertifiedClassifier(_Fitted):
 
     def _request(self, data: TrainingData) -> Request:
         """Return the problem and its route, with one kernel scale for all classes and weights."""
+        stated, n = self._stated_as(), self._largest(data.labels)
         settings, weight = self._settings(), data.sample_weight
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.
@@ -409,7 +410,6 @@ class CertifiedClassifier(_Fitted):
             settings["kernel"] = settings["kernel"].resolve(data.X, counted)
         weighted = weight is not None or self.class_weight is not None
         given = settings | ({"sample_weight": True} if weighted else {})
-        stated, n = self._stated_as(), self._largest(data.labels)
         entry, name = find(stated), stated or type(self).__name__
         route = choose(self.solver, entry, name, n, given)
         return self._make_request(entry, settings, route)

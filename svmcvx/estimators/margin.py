@@ -74,7 +74,7 @@ class PSVMClassifier(BinaryClassifier):
         return isinstance(self.C, (int, float, np.floating)) and float(self.C) == math.inf
 
     def _settings(self) -> dict[str, Any]:
-        settings = super()._settings()
+        hard, settings = self._hard(), super()._settings()
         intercept, penalty = settings.pop("intercept"), settings.pop("penalty")
         check_choice(penalty, "penalty", ("l2", "l1"))
         intercept = "free" if intercept is True else check_intercept(intercept)
@@ -85,7 +85,7 @@ class PSVMClassifier(BinaryClassifier):
                     " 'none', as in LinearSVC(penalty='l1'); set these, or leave penalty at 'l2'"
                 )
             return {"C": self.C, "intercept": intercept}
-        if not self._hard():
+        if not hard:
             return settings | {"intercept": intercept}
         check_number(self.p, "p")
         if intercept != "free":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -213,7 +214,7 @@ class KernelSpace(FeatureSpace):
         if not self.keep_gram:
             return {}
         try:
-            with interruptible():
+            with nullcontext() if self.factored else interruptible():
                 found = self.factorisation
         except OutOfTime:
             return {}

@@ -420,7 +420,7 @@ class LossStatement(BinaryStatement):
     def minus_conjugates_at(self, multipliers: Bounded, weight: Any) -> Bounded:
         """Return the dual objective at multipliers, without the norm."""
 
-    @property
+    @cached_property
     def exact_scalars(self) -> dict[str, Any]:
         return {name: exact(getattr(self, name)) for name in self._scalars}
 
@@ -429,7 +429,8 @@ class LossStatement(BinaryStatement):
         return self.entry(dual, self._multiplier) * self.y
 
     def losses(self, model: BinaryModel) -> Bounded:
-        found: Bounded = by_rows(self.losses_at, self.margins_of(model), self.priced)
+        weight, u = self.priced, self.margins_of(model)
+        found: Bounded = by_rows(self.losses_at, u, weight)
         return found
 
     def evaluate(self, model: BinaryModel) -> Evaluation:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from svmcvx.certificate.bounded import (
     roundings,
     row_sums,
     signed,
+    sums_of_parts,
 )
 from svmcvx.certificate.bounded import square as bounded_square
 from svmcvx.certificate.exactly import LARGEST_BITS, SMALLEST, SUM_BITS, imbalance, product_below
@@ -87,7 +88,7 @@ class PSVMParts:
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The row and the problem of each number."""
-        return self.layout.all_rows, self.layout.spread(np.arange(self.layout.parts))
+        return self.layout.all_rows, np.repeat(np.arange(self.layout.parts), self.layout.sizes)
 
     @cached_property
     def _groups(self) -> list[tuple[Floats, NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]]:
@@ -134,13 +135,16 @@ class PSVMParts:
     @quietly
     def evaluate(self, point: PartsPoint) -> PartsEvaluation:
         """Return ½‖w‖², C Σ s (1 − u)₊^p, D, and the violation of the box and of y'α = 0."""
-        alpha, spread = np.ascontiguousarray(point.alpha), self.layout.spread
-        b: Any = point.bias
+        alpha, sizes = np.ascontiguousarray(point.alpha), self.layout.sizes
+        violation, b = self._violations(alpha), cast(Any, np.repeat(point.bias, sizes))
+        summed = partial(
+            sums_of_parts, starts=self.starts, sizes=sizes, largest=self.layout.largest
+        )
         if self.rows.kernel is not None:
             f = self.scores(alpha)
             if f is None:
                 raise NotCertified("there was no room for the rows of the kernel; raise cache_size")
-            square = lower_square = positive_part(self._sums(f * (alpha * self.y)))
+            square = lower_square = positive_part(summed(f * (alpha * self.y)))
         else:
             W, terms = self.normals(alpha)
             d, shifted = W.shape[1], bool(self.centre.any())
@@ -154,29 +158,21 @@ class PSVMParts:
             # Scores are inner products of rows with the normal as it is.
             relative = (roundings(d + shifted) * growth(d)) * lengths
             f = Bounded(
-                self.linear_scores(W), norms * spread(relative) * GROW + (d + 4.0) * SMALLEST
+                self.linear_scores(W),
+                norms * np.repeat(relative, sizes) * GROW + (d + 4.0) * SMALLEST,
             )
             if shifted:
-                b = exact(W) @ self.centre + point.bias
-        b = Bounded(spread(b.value), spread(b.error)) if isinstance(b, Bounded) else spread(b)
+                moved = exact(W) @ self.centre + point.bias
+                b = Bounded(np.repeat(moved.value, sizes), np.repeat(moved.error, sizes))
         # Both exponents are exact.
         given: dict[str, Any] = {"C": exact(self.C), "p": self.p, "weight": self.weight}
-        given["summed"] = self._sums
+        given["summed"] = summed
         return PartsEvaluation(
             0.5 * square,
             objective(0.0, signed(self.y, f + b), **given),
             dual_objective(exact(alpha), lower_square, **given),
-            self._violations(alpha),
+            violation,
         )
-
-    def _sums(self, x: Bounded) -> Bounded:
-        """Return the sums per problem, off by at most k u times the sums of the sizes."""
-        k, starts = self.layout.sizes, self.starts
-        value = np.add.reduceat(x.value, starts)
-        error = roundings(1) * k * np.add.reduceat(np.abs(x.value), starts)
-        if not x.is_exact:
-            error += np.add.reduceat(x.error, starts)
-        return Bounded(value, error * growth(self.layout.largest))
 
     def _violations(self, alpha: Floats) -> Floats:
         """Return the violations of all problems; multipliers on a grid are added as integers."""
@@ -186,7 +182,7 @@ class PSVMParts:
         largest = np.maximum.reduceat(size, starts)
         bits = min(LARGEST_BITS, SUM_BITS - int(self.layout.largest).bit_length())
         exponent = np.maximum(np.frexp(largest)[1] - bits, FINEST)
-        units = self.y * alpha * self.layout.spread(np.ldexp(1.0, -exponent))
+        units = self.y * alpha * np.repeat(np.ldexp(1.0, -exponent), self.layout.sizes)
         whole = np.rint(units).astype(np.int64)
         exactly = (whole == units) & ((whole != 0) | (alpha == 0.0))
         off = np.ldexp(np.abs(np.add.reduceat(whole, starts)).astype(np.float64), exponent)

@@ -671,11 +671,11 @@ def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, Bui
     def timed(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> BuiltProblem:
         started = clock.now()
         refuse_unknown(build.__name__, keywords, known)
+        check_shared(keywords)
         if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
             # Coded labels come from an estimator, whose problem does not outlive its fit.
-            arguments = tuple(owned(value) for value in arguments)  # type: ignore[assignment]
-            keywords = {name: owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
-        check_shared(keywords)
+            arguments = tuple(map(owned, arguments))  # type: ignore[assignment]
+            keywords = dict(zip(keywords, map(owned, keywords.values()), strict=True))  # type: ignore[assignment]
         with time_limited(cast(float | None, keywords.get("time_limit"))), single_blas_thread():
             problem = build(*arguments, **keywords)
         problem.build_seconds = clock.now() - started

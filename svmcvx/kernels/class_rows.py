@@ -55,17 +55,16 @@ class Layout:
     def of_part(self, part: int) -> slice:
         return slice(int(self.offsets[part]), int(self.offsets[part + 1]))
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return one number per part as one for each of its observations."""
-        return np.repeat(values, self.sizes)
-
     @cached_property
     def all_rows(self) -> NDArray[np.int64]:
         """The sorted observation of each number of an array of all parts."""
         one, other = self.groups.T
-        place = np.arange(self.offsets[-1]) - self.spread(self.offsets[:-1])
-        beyond = place - self.spread(self._group_sizes[one])
-        first, second = self.spread(self.starts[one]), self.spread(self.starts[other])
+        place = np.arange(self.offsets[-1]) - np.repeat(self.offsets[:-1], self.sizes)
+        beyond = place - np.repeat(self._group_sizes[one], self.sizes)
+        first, second = (
+            np.repeat(self.starts[one], self.sizes),
+            np.repeat(self.starts[other], self.sizes),
+        )
         return np.asarray(np.where(beyond < 0, first + place, second + beyond))
 
 

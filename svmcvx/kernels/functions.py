@@ -243,7 +243,7 @@ class Kernel(ABC):
 
 def _check_parameters(parameters: Mapping[str, Any]) -> None:
     """Check parameters of kernels by their names."""
-    gamma = parameters.get("gamma", 1.0)
+    gamma = parameters.get("gamma", "scale")
     if not isinstance(gamma, str):
         check_number(gamma, "gamma")
     elif gamma not in ("scale", "auto"):
@@ -318,7 +318,10 @@ class RBF(_Stationary):
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of squared distances through the exponential."""
         gamma, d = self._gamma, int(A.shape[1])
-        rows, columns = (shift_error(row_norms_squared(part), gamma, d) for part in shifted(A, B))
+        left, right = shifted(A, B)
+        rows = columns = shift_error(row_norms_squared(left), gamma, d)
+        if B is not A:
+            columns = shift_error(row_norms_squared(right), gamma, d)
         return exponential_error(
             values, rows, columns, d, lambda: from_differences(*distances(A, B))
         )
@@ -570,13 +573,14 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     >>> as_kernel("rbf", gamma=0.5)
     RBF(gamma=0.5)
     """
+    if isinstance(kernel, str):
+        cls = _NAMED.get(kernel) or _NAMED[check_choice(kernel, "kernel", tuple(_NAMED))]
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        # A kernel checks its own parameters.
+        kernel = cls(**{name: parameters.pop(name) for name in names if name in parameters})
     _check_parameters(parameters)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
-    if isinstance(kernel, str):
-        cls = _NAMED[check_choice(kernel, "kernel", tuple(_NAMED))]
-        accepted = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        return cls(**{key: value for key, value in parameters.items() if key in accepted})
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
         raise DataError(
             f"kernel must be a kernel object, got the class {kernel.__name__}; write"
@@ -620,6 +624,8 @@ def diagonal_above(kernel: Kernel, X: Features) -> Floats:
 # Entries of a part of a matrix, two of which fit into the processor's cache; rows and columns of a
 # part that stays there with its transpose.
 CACHED, SQUARE = 32_768, 256
+# Parts, of some 0.1 ms each, between two looks whether anybody waits for the matrix.
+POLLED = 32
 
 
 def dense(A: Features) -> Matrix:
@@ -659,7 +665,8 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
     share, n = lost_share(found.dtype), b.size
     rows = max(1, CACHED // max(n, 1))
     for start in range(0, a.size, rows):
-        check_cancelled()
+        if start % (POLLED * rows) == 0:
+            check_cancelled()
         # A part that stays in the processor's cache.
         part = found[start : start + rows]
         scale = a[start : start + rows, None] + b[None, :]

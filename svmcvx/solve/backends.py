@@ -326,10 +326,11 @@ def run(
         for variable in problem.variables():
             variable.save_value(None)
     # Compilation cannot be interrupted: it is not started if it would pass the deadline.
-    seconds = COMPILE_SECONDS * problem.coefficients if math.isfinite(until) else 0.0
-    if seconds >= until - clock.now():
-        message = f"compiling takes about {seconds:.2g} s, more than is left"
-        return Outcome(Status.TIME_LIMIT, message)
+    if math.isfinite(until):
+        seconds = COMPILE_SECONDS * problem.coefficients
+        if seconds >= until - clock.now():
+            message = f"compiling takes about {seconds:.2g} s, more than is left"
+            return Outcome(Status.TIME_LIMIT, message)
     with warnings.catch_warnings():
         # "Solution may be inaccurate": the certificate says by how much.
         warnings.simplefilter("ignore")

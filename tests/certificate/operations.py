@@ -624,6 +624,12 @@ def root(point):
     return arb(max(point, Fraction(0))).sqrt()
 
 
+def sums_of_parts(m, x):
+    k = x.shape[1]
+    flat = m.Bounded(x.value.ravel(), np.broadcast_to(x.error, x.shape).ravel())
+    return m.sums_of_parts(flat, starts=np.arange(0, x.size, k), sizes=k, largest=k)
+
+
 OPERATIONS = {
     "add": elementwise(lambda m, x, y: x + y, lambda a, b: a + b, pair),
     "subtract": elementwise(lambda m, x, y: x - y, lambda a, b: a - b, pair),
@@ -650,6 +656,7 @@ OPERATIONS = {
     "log1p_exp": elementwise(lambda m, x: m.log1p_exp(x), lambda a: softened([a]), one_exponent),
     "total": summed,
     "row sums": by_rows(lambda m, x: m.row_sums(x), sum, wide),
+    "sums of parts": by_rows(sums_of_parts, sum, wide),
     "remainder": by_rows(lambda m, x, s: m.remainder(s, x), lambda a, s: s - sum(a), shares),
     "log1p_sum_exp": by_rows(lambda m, x: m.log1p_sum_exp(x), softened, exponents),
     "largest sums": by_rows(

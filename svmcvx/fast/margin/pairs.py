@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import CheckedParts, check_parts
-from svmcvx.certificate.bounded import quietly
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.fast.margin.pairs_passes import (
     COMPARED,
@@ -41,7 +40,6 @@ from svmcvx.kernels.class_rows import ClassRows, Layout
 from svmcvx.kernels.gram import shared_cache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
-from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, current, deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
@@ -119,7 +117,7 @@ class SolvedParts:
         at = np.cumsum(used) - 1
         table = np.zeros((support.size, self.layout.parts))
         chosen = np.flatnonzero(point.alpha)
-        part_of = self.layout.spread(np.arange(self.layout.parts))
+        part_of = np.repeat(np.arange(self.layout.parts), self.layout.sizes)
         table[at[place[chosen]], part_of[chosen]] = point.alpha[chosen] * self.y[chosen]
         bias = point.bias.copy()
         for part, model in others.items():
@@ -280,7 +278,7 @@ def _pairs(count: int) -> NDArray[np.int64]:
 
 
 @single_blas_thread()
-@quietly
+@np.errstate(all="ignore")
 def solve_parts(
     X: Any,
     labels: CodedLabels,
@@ -294,11 +292,10 @@ def solve_parts(
     cache_size: float,
 ) -> SolvedParts | None:
     """Solve the pSVM with a free intercept of all pairs; None if data or settings do not fit."""
-    deadline, room = current(), columns_in(cache_size, 1)
     alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
     most = alone if labels.classes.size == 2 else MOST_ROWS
     # Others are refused by fast.psvm, with the same words on every route.
-    known = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (C, p))
+    known = {type(C), type(p)} <= {int, float, np.float64}
     # The scores of the loop are sums in double precision, which limits the tolerance.
     if not known or p not in (1, 2) or tol < 1e-10 or not isinstance(X, np.ndarray):
         return None
@@ -306,12 +303,13 @@ def solve_parts(
         return None
     C, p = float(C), float(p)
     costs = C if weight is None else C * weight
+    layout, positive = _layout(labels, scheme)
+    deadline, room = current(), columns_in(cache_size, 1)
     # Between these the arithmetic of the loop neither over- nor underflows noticeably.
     if not (np.min(costs) >= 1e-50 and np.max(costs) <= 1e50 and ClassRows.takes(kernel, X, room)):
         return None
     place = np.argsort(labels.codes, kind="stable")
     sorted_X = X[place]
-    layout, positive = _layout(labels, scheme)
     every = layout.all_rows
     centre = np.add.reduce(sorted_X) / len(X) if kernel is None else np.zeros(X.shape[1])
     shared = shared_cache()
@@ -323,24 +321,21 @@ def solve_parts(
     statement = PSVMParts(
         rows=rows,
         layout=layout,
-        y=np.where(labels.codes[place][every] == layout.spread(positive), 1.0, -1.0),
+        y=np.where(labels.codes[place][every] == np.repeat(positive, layout.sizes), 1.0, -1.0),
         weight=1.0 if equal or sorted_weight is None else sorted_weight[every],
         C=C,
         p=p,
         centre=centre,
     )
-    built = deadline.seconds
-    alpha, steps = ascended(statement, tol, deadline)
-    solved = deadline.seconds - built
-    started = clock.now()
+    alpha, steps, built, ended = ascended(statement, tol, deadline)
     point = _point(statement, alpha)
     if point is None:
         return None
-    checked = check_parts(statement, point)
     # w = 0 costs at least this; where it is as good, the checker has to compare.
     trivial = statement.objective_without_normal() * (1.0 - 1e-9)
+    checked = check_parts(statement, point)
     certified = (np.array(checked.gaps) <= tol) & (checked.lower >= 0.0) & (checked.upper < trivial)
-    timings = Timings(built, deadline.compile_seconds, solved, clock.now() - started)
+    seconds = built, deadline.compile_seconds, ended - built, deadline.seconds - ended
     return SolvedParts(
         X=sorted_X,
         order=place,
@@ -357,14 +352,16 @@ def solve_parts(
         checked=checked,
         steps=steps,
         certified=certified,
-        timings=timings,
+        timings=Timings(*seconds),
     )
 
 
 def ascended(
     statement: PSVMParts, tol: float, deadline: Deadline
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Solve until the time limit or Ctrl-C; return the multipliers and the steps per problem."""
+) -> tuple[Floats, NDArray[np.int64], float, float]:
+    """Solve until the time limit or Ctrl-C; return the multipliers, the steps per problem, and the
+    seconds at the begin and the end of these.
+    """
     layout, rows, costs = statement.layout, statement.rows, statement.cost_below
     alpha, g = np.zeros(statement.y.size), statement.y.copy()
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
@@ -387,14 +384,17 @@ def ascended(
     )
     answers, passed = Answers(alpha, g, status, state), rows.passed
     first = 0
+    built = deadline.seconds
     with deferred_interrupt(deadline.interrupt_requested):
         while first < layout.parts and not deadline.passed():
             first = drive(first, problem, most, answers, work, tol, BUDGET, passed)
             if first < layout.parts and status[first] == WAITING:
                 settle(first, problem, answers, tol, passed)
+    ended = deadline.seconds
     # Multipliers of an unsolved problem may be out of balance; another method takes it.
-    alpha[layout.spread(status != DONE)] = 0.0
-    return alpha, state[:, STEPS].astype(np.int64)
+    if (status != DONE).any():
+        alpha[np.repeat(status != DONE, layout.sizes)] = 0.0
+    return alpha, state[:, STEPS].astype(np.int64), built, ended
 
 
 def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint | None:
