@@ -171,8 +171,8 @@ def lp_ranges(gamma, codes, others, weight, loss):
     """The ranges of intercepts of sum zero by linear programs, one for each end."""
     (n, m), c = gamma.shape, gamma.shape[1] + 1
     b = cp.Variable(c)
-    apart = np.eye(c)[np.repeat(codes, m)] - np.eye(c)[others.ravel()]
-    short = cp.reshape(gamma.ravel() - apart @ b, (n, m), order="C")
+    apart = b[np.repeat(codes, m)] - b[others.ravel()]
+    short = cp.reshape(gamma.ravel() - apart, (n, m), order="C")
     if isinstance(loss, HingeSum):
         losses = cp.sum(cp.pos(short), axis=1)
     else:

@@ -52,14 +52,13 @@ def smallest_norm(X, y, kept, free):
     return least_distance((X[y > 0][:, None] - X[y < 0][None]).reshape(-1, X.shape[1]) / 2)
 
 
-def enumerate_subsets(X, y, price, free, weight=None):
-    """The smallest price(‖w‖², weight dropped) over all subsets, and the subset dropped."""
-    weight = np.ones(len(y)) if weight is None else weight
+def enumerate_subsets(X, y, price, free):
+    """The smallest price(‖w‖², observations dropped) over all subsets, and the subset dropped."""
     best, at = math.inf, None
     for bits in itertools.product([False, True], repeat=len(y)):
         dropped = np.array(bits)
-        if price(0.0, weight[dropped].sum()) < best:
-            value = price(smallest_norm(X, y, ~dropped, free), weight[dropped].sum())
+        if price(0.0, dropped.sum()) < best:
+            value = price(smallest_norm(X, y, ~dropped, free), dropped.sum())
             if value < best:
                 best, at = value, dropped
     return best, at
