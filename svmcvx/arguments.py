@@ -163,6 +163,8 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
     places = list(parameters)
     order = sorted(texts, key=lambda name: places.index(name) if name in places else len(places))
     sections = "".join(rest)
+    if raises and "\n    Returns\n" not in sections:
+        sections = f"\n    Returns\n    -------\n    Solution\n{sections}"
     if raises and "\n    Raises\n" not in sections:
         lines = "".join(f"    {error}\n        {when}\n" for error, when in raises.items())
         place = _AFTER_RAISES.search(sections).start()  # type: ignore[union-attr]

@@ -16,6 +16,7 @@ and with the number of columns. Where it does not end, the interval is valid but
 from __future__ import annotations
 
 import math
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -39,7 +40,7 @@ from svmcvx.fast.core.monitor import (
     monitored,
     solve_interruptible,
 )
-from svmcvx.fast.core.rows import PartialFactor, Share, shares
+from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.starts import counting_starts, earlier_margins, ramp_starts, relaxation
 from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchSettings, SearchState
@@ -52,8 +53,15 @@ from svmcvx.losses import ramp as ramp_loss
 from svmcvx.losses import zero_one as zero_one_loss
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime, interruptible, uninterruptible
+from svmcvx.system.threads import available_threads
 
 L0_METHODS = ("auto", "local", "search")
+# Work of the local search of l0(method="local"); observations that become tight between two checks
+# of the deadline.
+LOCAL_WORK, STEPS = 2e9, 100
+# Increasing caps of the objective for the search of a first feasible point, in units of the longest
+# row.
+OBJECTIVE_CAPS = 1e4, 1e8, 1e16, 1e26
 
 
 @limited
@@ -333,8 +341,11 @@ class _Run:
         """Return the models of the best point, and why the search ended."""
         self.prepare()
         try:
-            with interruptible(self.monitor.deadline), shares() as share:
-                status = self.until_the_end(share)
+            with (
+                interruptible(self.monitor.deadline),
+                ThreadPoolExecutor(available_threads()) as pool,
+            ):
+                status = self.until_the_end(pool)
         except OutOfTime:
             status = self.monitor.late
         best, tree = self.search.best, self.tree
@@ -372,7 +383,7 @@ class _Run:
     def begin(self) -> SearchState:
         raise NotImplementedError
 
-    def until_the_end(self, share: Share) -> Status:
+    def until_the_end(self, pool: Executor) -> Status:
         raise NotImplementedError
 
     def models(self) -> list[Any]:
@@ -392,14 +403,14 @@ class _RampRun(_Run):
     def begin(self) -> RampSearch:
         return RampSearch(self.pooled(self.constants((1.0, -1.0), ramp_loss)), self.monitor)
 
-    def until_the_end(self, share: Share) -> Status:
+    def until_the_end(self, pool: Executor) -> Status:
         search = self.search
         sets = [np.zeros(self.statement.y.size, dtype=bool)]
         if self.earlier is not None:
             sets.append(self.earlier < -1.0)
         for dropped in chain(sets, (given_up[search.copies] for given_up in ramp_starts(search))):
             search.descend(dropped)
-        return self.branch(None).run(share) or Status.NUMERICAL
+        return self.branch(None).run(pool) or Status.NUMERICAL
 
     def models(self) -> list[Any]:
         return list(self.statement.incumbent_models())
@@ -425,9 +436,9 @@ class _L0Run(_Run):
         exchange.begin(chain(sets, counting_starts(self.search)), limit)
         return exchange
 
-    def until_the_end(self, share: Share) -> Status:
+    def until_the_end(self, pool: Executor) -> Status:
         tree = self.branch(self.exchange())
-        status = tree.run(share, lambda: tree.work >= self.most)
+        status = tree.run(pool, lambda: tree.work >= self.most)
         if status is None:
             return Status.ITERATION_LIMIT if tree.queue else Status.NUMERICAL
         return status
@@ -449,7 +460,7 @@ class _LocalL0Run(_L0Run):
             G = statement.y[:, None] * factor.factor
             vars(statement)["geometry"] = SignedRows(G, statement.y, space.data.weight, True)
         self.prepare()
-        self.exchange(settings.local_work)
+        self.exchange(LOCAL_WORK)
         best = self.search.best
         assert best is not None  # noqa: S101 - constant scores are feasible
         found = self._machine(~best.dropped, best.u) if best.w.any() else None
@@ -470,9 +481,9 @@ class _LocalL0Run(_L0Run):
         near = np.argsort(np.abs(u[members] - 1.0), kind="stable")[: settings.whole]
         work = GrowingWorkingSet(space, np.sort(members[near]))
         while True:
-            code, everything = MORE, np.ones(work.n, dtype=np.bool_)
+            code = MORE
             while code == MORE and not self.monitor.out_of_time():
-                code, _ = solve(work.state, everything, settings.steps)
+                code, _ = solve(work.state, STEPS)
             if code != SOLVED:
                 return None
             v, b = work.coefficients(), float(work.state.number[0])
@@ -499,7 +510,7 @@ class _ZeroOneRun(_Run):
             search.try_set((self.earlier >= 1.0 - ON_MARGIN)[search.first])
         return search
 
-    def until_the_end(self, share: Share) -> Status:
+    def until_the_end(self, pool: Executor) -> Status:
         search, settings = self.search, self.settings
         exchange = Exchange(search, settings)
         exchange.begin(counting_starts(search))
@@ -508,19 +519,19 @@ class _ZeroOneRun(_Run):
             # Without a feasible point no M is known.
             self._relax(exchange)
         if search.best is None:
-            status = self._first_point(share, exchange)
+            status = self._first_point(pool, exchange)
             if status is not None:
                 return status
         tree = self.branch(exchange)
         if not relaxed:
-            status = tree.run(share, lambda: tree.work >= settings.easy)
+            status = tree.run(pool, lambda: tree.work >= settings.easy)
             if status is not None:
                 return status
             self._relax(exchange)
             status = search.report(tree.open_bound)
             if status is not None:
                 return status
-        return tree.run(share) or Status.NUMERICAL
+        return tree.run(pool) or Status.NUMERICAL
 
     def branch(self, exchange: Exchange | None) -> BranchAndBound:
         self.search.price_of_budget(float(self.dual["lam"]) if self.dual else None)
@@ -536,7 +547,7 @@ class _ZeroOneRun(_Run):
             bound = search.statement.evaluate_dual(self.dual).lower_end
             search.proved = max(search.proved, bound * search.unit)
 
-    def _first_point(self, share: Share, exchange: Exchange) -> Status | None:
+    def _first_point(self, pool: Executor, exchange: Exchange) -> Status | None:
         """Find a feasible point or prove there is none; None for one that may not be the best."""
         search = self.search
         if search.statement.is_inseparable:
@@ -547,10 +558,10 @@ class _ZeroOneRun(_Run):
         if search.decide_feasibility() is False:
             return search.report(math.inf)
         status = None
-        for search.objective_cap in self.settings.objective_caps:
+        for search.objective_cap in OBJECTIVE_CAPS:
             if search.best is not None or search.monitor.out_of_time():
                 break
-            status = self.branch(exchange).run(share)
+            status = self.branch(exchange).run(pool)
             if status not in (Status.NUMERICAL, None):
                 break
         found, search.objective_cap = search.best is not None, math.inf

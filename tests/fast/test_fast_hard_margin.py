@@ -54,7 +54,7 @@ def test_the_active_set_method_is_least_distance_programming(name, n, d, seed):
         y = np.where(X[:, 0] > X[:, 1], 1, -1)
         y[:2] = 1, -1
     state, G = machine_of(X, y)
-    code, q = solve(state, np.ones(y.size, dtype=bool), 10**6)
+    code, q = solve(state, 10**6)
     found = least_norm(G, y.astype(float))
     if code == SOLVED:
         assert found is not None
@@ -69,7 +69,7 @@ def test_the_active_set_method_is_least_distance_programming(name, n, d, seed):
     else:
         assert found is None
     if code == INSEPARABLE:
-        share = ray(state, np.ones(y.size, dtype=bool), q)
+        share = ray(state, q)
         positive, negative = (share * (y == sign) for sign in (1, -1))
         assert (share >= 0).all()
         assert positive.sum() == pytest.approx(negative.sum(), rel=1e-6)
@@ -80,11 +80,10 @@ def test_the_active_set_method_is_least_distance_programming(name, n, d, seed):
 
 def test_the_active_set_method_can_be_continued():
     X, y = separable(200, 5)
-    kept = np.ones(200, dtype=bool)
     whole, state = machine_of(X, y)[0], machine_of(X, y)[0]
-    assert solve(whole, kept, 10**6)[0] == SOLVED
+    assert solve(whole, 10**6)[0] == SOLVED
     values = []
-    while (code := solve(state, kept, 1)[0]) == MORE:
+    while (code := solve(state, 1)[0]) == MORE:
         values.append(value(state))
     assert code == SOLVED
     assert np.diff(values).min() >= 0

@@ -12,6 +12,7 @@ import pytest
 
 import svmcvx as sx
 from svmcvx.catalogue import CATALOGUE
+from svmcvx.fast import indicator
 from svmcvx.fast.core import rows as kernel_rows
 from svmcvx.fast.indicator import zero_one
 from svmcvx.fast.search.state import SearchSettings
@@ -140,7 +141,7 @@ def test_the_search_takes_no_choice_from_the_clock_or_the_number_of_threads(tmp_
     settings = SearchSettings(expansions=4, round_work=1e5, easy=1e6)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(kernel_rows, "available_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(indicator, "available_threads", lambda threads=threads: threads)
         search = partial(zero_one, X, y, lam=1.0, settings=settings)
         found.append(
             same_under_all_clocks(search, tmp_path) if threads > 1 else answer(search(), tmp_path)

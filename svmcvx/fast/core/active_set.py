@@ -2,13 +2,13 @@ r"""Hard-margin problems solved by a dual active-set method.
 
 .. math::
     \min_{w, b}\; \tfrac12\|w\|^2
-    \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
+    \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1.
 
 The state is the restricted solution of a set S of tight observations: :math:`u_i = 1` and
 :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere. :func:`solve` adds the most violated observation
-of T to S: its multiplier is raised until it is tight, while S stays tight; a multiplier that falls
+to S: its multiplier is raised until it is tight, while S stays tight; a multiplier that falls
 to 0 on the way leaves S. The dual value :math:`\tfrac12\sum\alpha_i` increases, and is at every
-stop a lower bound of the optimum for T. If the multiplier can be raised without limit, the convex
+stop a lower bound of the optimum. If the multiplier can be raised without limit, the convex
 hulls of the classes intersect. The steps are those of :mod:`svmcvx.fast.core.active_set_passes`.
 
 ======== ==================================================== =========
@@ -88,9 +88,8 @@ def extended(s: State, old: State) -> None:
     s.u[:] = s.y * (s.v[members] @ s.K[members] + s.number[0])
 
 
-def solve(s: State, kept: Bools, most: int) -> tuple[int, int]:
-    """Make the state the restricted solution of T, the observations with ``kept``, from the present
-    state, whose members are in T.
+def solve(s: State, most: int) -> tuple[int, int]:
+    """Go on to the solution from the present state.
 
     Return ``SOLVED``, ``INSEPARABLE``, ``OVER`` (so near that rounding hides which), ``MORE``
     (`most` observations were added; the next call continues) or ``FULL`` (too many tight ones), and
@@ -100,10 +99,10 @@ def solve(s: State, kept: Bools, most: int) -> tuple[int, int]:
     buffers = (*(np.empty(cap) for _ in range(3)), np.empty(s.y.size))
     while True:
         if s.tight[0] == 0:
-            code, q = _first_pair(s, kept)
+            code, q = _first_pair(s)
             if code != EMPTY:
                 return code, q
-        code, q, steps = solve_active(s, buffers, kept, most, polished)
+        code, q, steps = solve_active(s, buffers, most, polished)
         if code != EMPTY:
             return code, q
         reset(s)
@@ -111,18 +110,17 @@ def solve(s: State, kept: Bools, most: int) -> tuple[int, int]:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
+def _first_pair(s: State) -> tuple[int, int]:
     """Start from two near observations of different classes."""
     reset(s)
-    y, K, T = s.y, s.K, np.flatnonzero(kept)
+    y, K = s.y, s.K
     diagonal = K.diagonal()
-    first = int(T[0]) if T.size else -1
-    i, j = first, -1
+    i, j = 0, -1
     for _ in range(2):
-        others = T[y[T] != y[i]]
+        others = np.flatnonzero(y != y[i])
         if not others.size:
-            s.number[0] = y[first]
-            s.u[:] = y * y[first]
+            s.number[0] = y[0]
+            s.u[:] = 1.0
             return SOLVED, -1
         distance = diagonal[i] + diagonal[others] - 2.0 * K[i, others]
         i, j = int(others[distance.argmin()]), i
@@ -146,13 +144,13 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def ray(s: State, kept: Bools, q: int) -> Floats:
+def ray(s: State, q: int) -> Floats:
     """Return a direction in which the dual is unbounded, after ``INSEPARABLE`` because of q."""
     K, y, m = s.K, s.y, int(s.tight[0])
     weight = np.zeros(y.size)
     weight[q] = 1.0
     if m == 0:
-        others = np.flatnonzero(kept & (y != y[q]))
+        others = np.flatnonzero(y != y[q])
         if others.size:
             weight[others[(K.diagonal()[others] - 2.0 * K[q, others]).argmin()]] = 1.0
         return weight

@@ -23,7 +23,7 @@ from svmcvx.system.compilation import compiled
 # mypy: allow-untyped-defs
 
 
-# Why the method stopped: the restricted solution of T is found; the classes are not separable;
+# Why the method stopped: the solution is found; the classes are not separable;
 # their hulls nearly touch; too many observations are tight; the number of observations to add is
 # used up; fewer than two observations are left tight.
 SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = 0, 1, 2, 3, 4, 5
@@ -168,8 +168,8 @@ def _raise_multiplier(s, q, buffers):
 
 
 @compiled()
-def solve_active(s, buffers, kept, most, polished):
-    """Add observations of T to a set that is not empty until none is violated."""
+def solve_active(s, buffers, most, polished):
+    """Add observations to a set that is not empty until none is violated."""
     S, tight, v, u, inside = s.S, s.tight, s.v, s.u, s.inside
     largest = s.number[1]
     steps = 0
@@ -177,12 +177,12 @@ def solve_active(s, buffers, kept, most, polished):
         size = 0.0
         for k in range(tight[0]):
             size += abs(v[S[k]])
-        # The observation of T outside S with the smallest margin, if that is below 1 by more than
+        # The observation outside S with the smallest margin, if that is below 1 by more than
         # rounding.
         lowest = 1.0 - (1e-12 + 2.0**-48 * (size * largest + abs(s.number[0])))
         q: Any = np.int64(-1)
         for i in range(u.size):
-            if kept[i] and not inside[i] and u[i] < lowest:
+            if not inside[i] and u[i] < lowest:
                 lowest, q = u[i], i
         if size * TOUCHING * largest > 1.0:
             return OVER, -1, steps

@@ -62,7 +62,7 @@ Callback: TypeAlias = Callable[[Progress], bool | None]
 
 
 RAISES = {
-    "DataError": "If the data or an argument cannot be used.",
+    "DataError": "If the data or an argument cannot be used, or `warm_start` does not fit.",
     "BuildError": "If the problem would not fit into memory.",
 }
 
@@ -367,16 +367,13 @@ def solve(
     statement: Formulation,
     run: Callable[[Monitor, Any], Found],
     start: Any,
+    limits: Mapping[str, Any],
     *,
     name: str,
     method: str = "smo",
-    tol: float,
-    max_iter: int,
-    verbose: bool,
-    callback: Callback | None,
 ) -> Solution:
     """Run a method on a statement from a start, within its limits, and certify what it found."""
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+    with monitored(**limits) as monitor:
         return solved_from(
             statement,
             monitor,

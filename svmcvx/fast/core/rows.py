@@ -8,11 +8,10 @@ used. Therefore rows are stored if there is room for a tenth of them, and none o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -37,36 +36,21 @@ class RowCacheSettings:
     double_precision : int
         Number of observations up to which rows are always stored in float64. There float32 saves
         little time, and with float64 the gap can reach rounding.
-    block_entries : int
-        Entries of one block of rows that is computed at a time; it should fit into the processor's
-        cache.
     kept : float
         Share of all rows for which the cache must have room, or none is stored.
     """
 
     double_precision: int = 4000
-    block_entries: int = BLOCK_ENTRIES
     kept: float = 0.1
 
 
-class Rows(Protocol):
-    """Rows of the Gram matrix of the observations of a round."""
-
-    # Whether rows are computed where they are used, and the number of those that there is room for.
-    tiled: bool
-    room: int
-    dtype: np.dtype[Any]
-    nbytes: int
-
-    def square(self, chosen: Indices) -> Floats:
-        """Return the Gram matrix of some observations, not to be changed."""
-
-    def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
-        """Add the rows of K times `change` to `f`, for the observations of the latest square."""
-
-
 class GramRows:
-    """All rows of a Gram matrix that is in memory."""
+    """All rows of a Gram matrix that is in memory.
+
+    As the other kinds of rows it has the Gram matrix of some observations, not to be changed
+    (`square`), adds the rows of those of the latest square times `change` to `f` (`add`), and has
+    room for `room` of them; rows are computed where they are used if they are `tiled`.
+    """
 
     tiled = False
 
@@ -122,13 +106,7 @@ class CachedRows:
     tiled = False
 
     def __init__(
-        self,
-        block: RowBlock,
-        n: int,
-        capacity: int,
-        dtype: DTypeLike,
-        workers: int = 1,
-        block_entries: int = BLOCK_ENTRIES,
+        self, block: RowBlock, n: int, capacity: int, dtype: DTypeLike, workers: int = 1
     ) -> None:
         self.block = block
         self.store = np.empty((capacity, n), dtype=dtype)
@@ -139,7 +117,7 @@ class CachedRows:
         self._clock = 0
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         # Preparing a block has a fixed cost.
-        self._at_once = max(64, block_entries // n)
+        self._at_once = max(64, BLOCK_ENTRIES // n)
 
     def fetch(self, wanted: Indices) -> Indices:
         """Return positions in `store`; missing rows replace the least recently used."""
@@ -175,6 +153,9 @@ class CachedRows:
             self.block(rows, self.store[slots[0] : slots[-1] + 1])
         else:
             self.store[slots] = self.block(rows)
+
+
+Rows: TypeAlias = GramRows | TiledRows | CachedRows
 
 
 def seconds_of_entry(space: FeatureSpace) -> float:
@@ -219,7 +200,7 @@ def kernel_rows(
     # Up to a thousand observations other threads cost more than they save.
     workers = available_threads() if n > 1000 else 1
     block = space.row_block(dtype)
-    return CachedRows(block, n, capacity, dtype, workers, settings.block_entries)
+    return CachedRows(block, n, capacity, dtype, workers)
 
 
 @compiled(allocates=True)
@@ -253,23 +234,6 @@ def add_rows(f: Floats, rows: NDArray[Any], slots: Indices, change: Floats) -> N
         ra, wa = rows[slots[a]], change[a]
         for k in range(f.size):
             f[k] += wa * ra[k]
-
-
-# Calls a function with (worker, workers); it does the tasks worker, worker + workers, …
-Share: TypeAlias = Callable[[Callable[[int, int], None]], None]
-
-
-@contextmanager
-def shares() -> Iterator[Share]:
-    """Yield a function that runs a call on as many threads as this call may start."""
-    workers = available_threads()
-    with ThreadPoolExecutor(workers) as pool:
-
-        def run(call: Callable[[int, int], None]) -> None:
-            for done in [pool.submit(call, worker, workers) for worker in range(workers)]:
-                done.result()
-
-        yield run
 
 
 class PartialFactor:

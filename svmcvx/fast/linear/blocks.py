@@ -11,7 +11,7 @@ rows suffice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 
 from svmcvx.arrays import Floats
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, Found, Monitor, monitored, solved_from
+from svmcvx.fast.core.monitor import Found, Monitor, monitored, solved_from
 from svmcvx.fast.linear.loss_passes import LinearLoss
 from svmcvx.fast.linear.newton import (
     BestPoint,
@@ -68,10 +68,6 @@ class BlockLoss:
     cost: float
     terms: dict[str, Any] = field(default_factory=dict)
     whole_weight: float = 0.0
-
-    @property
-    def has_variance(self) -> bool:
-        return "variance" in self.terms
 
     def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
         share = weight / self.whole_weight if self.whole_weight else None
@@ -150,22 +146,16 @@ def solve_in_blocks(
     statement: Any,
     space: BlockSpace,
     loss: BlockLoss,
+    limits: Mapping[str, Any],
     *,
     entry: str = "alpha",
     solver: str,
     warm_start: Solution | None,
-    tol: float,
-    max_iter: int,
-    verbose: bool,
-    callback: Callback | None,
     settings: LinearNewtonSettings | None = None,
 ) -> Solution:
     """Solve and certify a statement on rows in blocks, with multipliers called `entry`."""
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
-    with (
-        monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
-        space.watched(),
-    ):
+    with monitored(**limits) as monitor, space.watched():
 
         def solve(start: tuple[Floats, float] | None) -> Found:
             point, multipliers, status = minimise_in_blocks(
@@ -181,7 +171,10 @@ def solve_in_blocks(
                 scores = space.scores(space.model_from_factor(point.w))
                 b = statement.exact_intercept(scores.value)
             model = space.model_from_factor(point.w, b, alpha != 0)
-            dual = {entry: alpha, **({"tau": multipliers["tau"]} if loss.has_variance else {})}
+            dual = {
+                entry: alpha,
+                **({"tau": multipliers["tau"]} if "variance" in loss.terms else {}),
+            }
             return RecoveredPoints([model], [dual]), status, options
 
         return solved_from(statement, monitor, solve, start, solver=lambda options: solver)

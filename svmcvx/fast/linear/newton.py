@@ -40,7 +40,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -52,7 +52,6 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import BinaryData, Features
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
 from svmcvx.feature_space import FeatureSpace
@@ -83,9 +82,11 @@ def minimise(
 ) -> tuple[BestPoint, Status]:
     """Run Newton's method until the monitor says stop."""
     m = problem
-    settings = LinearNewtonSettings() if settings is None else settings
     if sigma is None:
-        sigma = _first_sigma(m, settings, warm=alpha is not None)
+        # A first subproblem with a large σ, for its weights and norms, is ill-conditioned.
+        largest = STIFFNESS / m.stiffness if m.stiffness > 0 else math.inf
+        cold = 1.0 if m.smooth else min(FIRST_SIGMA, largest)
+        sigma = cold if m.smooth or alpha is None else WARM_SIGMA
     if margins is None:
         # Rows in blocks come with their margins.
         assert isinstance(problem, LinearProblem)  # noqa: S101
@@ -94,20 +95,31 @@ def minimise(
     q = np.zeros(m.d) if m.linear_term is None else m.linear_term
     if w is None:
         w = q.copy() if alpha is None else rows.centre_expansion() + q
-    bounds = LinearBounds(m, w, np.zeros(0))
-    bounds.best.b = b
+    best = BestPoint(w.copy(), b, rows.best_alpha, rows.expansion)
+    method = _Descent(m, monitor, rows, best, w, b, sigma, settings or LinearNewtonSettings())
     try:
-        status = (
-            newton(_Descent(m, monitor, rows, bounds, w, b, sigma, settings)) or Status.INACCURATE
-        )
+        status = newton(method) or Status.INACCURATE
     except OutOfTime:
         status = monitor.late
-    bounds.best.alpha, bounds.best.expansion = rows.best_alpha, rows.expansion
-    return bounds.best, status
+    best.alpha, best.expansion = rows.best_alpha, rows.expansion
+    return best, status
+
+
+def minimise_on_factor(
+    problem: LinearProblem,
+    monitor: Monitor,
+    alpha: Floats | None = None,
+    settings: LinearNewtonSettings | None = None,
+) -> BestPoint:
+    """Return the best point on a partial factor K ≈ FF'; its multipliers are feasible for K."""
+    # The error of the factor takes the rest of the tolerance.
+    part = monitor.within(0.3 * monitor.tol, 300)
+    alpha = None if problem.smooth else alpha
+    return minimise(problem, part, alpha=alpha, settings=settings)[0]
 
 
 class _Descent:
-    """The problem at a point (w, b), with its steps; the best points are stored in `bounds`."""
+    """The problem at a point (w, b), with its steps; the best ones are stored in `best`."""
 
     sums: RowSums
     primal: Floats
@@ -118,13 +130,13 @@ class _Descent:
         problem: LinearTerms,
         monitor: Monitor,
         rows: Margins,
-        bounds: LinearBounds,
+        best: BestPoint,
         w: Floats,
         b: float,
         sigma: float,
         settings: LinearNewtonSettings,
     ) -> None:
-        self.problem, self.monitor, self.rows, self.bounds = problem, monitor, rows, bounds
+        self.problem, self.monitor, self.rows, self.best = problem, monitor, rows, best
         self.w, self.b, self.sigma, self.settings = w, b, sigma, settings
         self.q = np.zeros(problem.d) if problem.linear_term is None else problem.linear_term
         rows.set_point(w)
@@ -148,24 +160,21 @@ class _Descent:
 
     def examine(self, steps: int) -> Status | None:
         """Bound the optimum; increase σ if the point is near the minimum of its subproblem."""
-        m, rows, bounds, monitor = self.problem, self.rows, self.bounds, self.monitor
+        m, rows, best, monitor = self.problem, self.rows, self.best, self.monitor
         self.steps = steps
         self._set_multipliers()
         sums, primal = self.sums, self.primal
-        judged = bounds.update_bounds(
-            self.w,
-            self.b,
-            sums,
-            primal,
-            rows.loss_of(primal, self.b) if m.kernel_expansion else None,
+        expanded = rows.loss_of(primal, self.b) if m.kernel_expansion else None
+        lower, upper, better_lower, better_upper = best.update(
+            m, self.w, self.b, sums, primal, expanded
         )
-        if judged.better_lower:
+        if better_lower:
             rows.keep()
-        if judged.better_upper and m.kernel_expansion:
+        if better_upper and m.kernel_expansion:
             rows.keep_expansion()
-        bounds.best.steps, bounds.best.sigma = steps, self.sigma
-        status = monitor.report(steps, judged.lower, judged.upper)
-        gap = judged.upper - judged.lower
+        best.steps, best.sigma = steps, self.sigma
+        status = monitor.report(steps, lower, upper)
+        gap = upper - lower
         part = 0.5 * float(self.gradient @ self.gradient)
         # The gap of a kernel expansion far from the optimum far exceeds one step's decrease.
         terms = abs(sums.smooth) + sums.size + (0.0 if m.kernel_expansion else abs(gap))
@@ -178,16 +187,17 @@ class _Descent:
         if status is None and (self._exhausted(negligible or grow_sigma) or not math.isfinite(gap)):
             status = Status.INACCURATE
         if status is None and self.polish is not None and (end := self.polish(grow_sigma)):
-            judged = bounds.update_bounds(end.w, end.b, end.response, end.w)
-            if judged.better_lower:
-                rows.best_alpha = end.alpha
-            if relative_gap(bounds.best.lower, bounds.best.upper) <= monitor.tol:
-                status = monitor.report(steps, judged.lower, judged.upper)
+            w, b, alpha, sums = end
+            lower, upper, better_lower, _ = best.update(m, w, b, sums, w)
+            if better_lower:
+                rows.best_alpha = alpha
+            if relative_gap(best.lower, best.upper) <= monitor.tol:
+                status = monitor.report(steps, lower, upper)
         if status is None and grow_sigma:
             rows.update_prox_center()
-            if self.sigma < self.settings.largest_sigma:
+            if self.sigma < LARGEST_SIGMA:
                 self.improved = self.steps
-            self.sigma = min(self.sigma * self.settings.growth, self.settings.largest_sigma)
+            self.sigma = min(self.sigma * GROWTH, LARGEST_SIGMA)
             self._set_multipliers()
             self.first = math.inf
         return status
@@ -195,14 +205,13 @@ class _Descent:
     def _exhausted(self, idle: bool) -> bool:
         """Whether too many steps made no progress; `idle` steps are expected to make none."""
         # The relative gap does not show the growth of a relatively small lower bound.
-        lower = self.bounds.best.lower
+        lower = self.best.lower
         if self.monitor.gap < 0.999 * self.smallest or lower > 2.0 * self.proved:
             self.smallest, self.idle, self.improved = self.monitor.gap, 0, self.steps
             self.proved = max(lower, self.proved)
         elif idle:
             self.idle += 1
-        late = self.steps - self.improved > self.settings.longest_idle
-        return late or self.idle >= self.settings.patience
+        return self.steps - self.improved > LONGEST_IDLE or self.idle >= PATIENCE
 
     def direction(self) -> NewtonStep:
         m, rows, w, b, sigma = self.problem, self.rows, self.w - self.q, self.b, self.sigma
@@ -238,15 +247,6 @@ class _Descent:
                 rows.take_step(t)
 
         return NewtonStep(self.promised, derivative, take)
-
-
-def _first_sigma(m: LinearTerms, settings: LinearNewtonSettings, *, warm: bool) -> float:
-    if m.smooth:
-        return 1.0
-    if warm:
-        return settings.warm_sigma
-    largest = settings.stiffness / m.stiffness if m.stiffness > 0 else math.inf
-    return min(settings.first_sigma, largest)
 
 
 def _best_bias(rows: Margins, b: float, sigma: float) -> float:
@@ -286,6 +286,16 @@ REFRESH = 20
 BLOCK_ENTRIES, NARROW = 2**22, 24
 # The bias has no penalty; this share of the sum of second derivatives keeps its row regular.
 BIAS_DAMPING = 1e-12
+# Products of conjugate gradients in one step, at most.
+CONJUGATE_STEPS = 500
+# First penalty σ of the augmented Lagrangian, without and with multipliers to start from; without
+# them σ times the weight times the squared norm of an observation is at most STIFFNESS.
+FIRST_SIGMA, WARM_SIGMA, STIFFNESS = 1.0, 100.0, 1e4
+# Factor by which σ grows, and its largest value.
+GROWTH, LARGEST_SIGMA = 6.0, 1e12
+# Steps that promise less than rounding, and steps of any kind, without a smaller gap, after which
+# the method ends.
+PATIENCE, LONGEST_IDLE = 15, 200
 
 
 @dataclass(frozen=True)
@@ -299,30 +309,10 @@ class LinearNewtonSettings:
         p < 2, whose systems are ill-conditioned; conjugate gradients beyond.
     largest_system : int
         Unknowns of a system that is factored, at most.
-    conjugate_steps : int
-        Products of conjugate gradients in one step, at most.
-    first_sigma, warm_sigma : float
-        First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
-    stiffness : float
-        Without them the first σ is reduced until σ times the weight times the squared norm of an
-        observation is at most this: the first subproblem is ill-conditioned otherwise.
-    growth, largest_sigma : float
-        Factor by which σ grows, and its largest value.
-    patience, longest_idle : int
-        Steps that promise less than rounding, and steps of any kind, without a smaller gap, after
-        which the method ends.
     """
 
     direct_work: float = 4e9
     largest_system: int = 4000
-    conjugate_steps: int = 500
-    first_sigma: float = 1.0
-    warm_sigma: float = 100.0
-    stiffness: float = 1e4
-    growth: float = 6.0
-    largest_sigma: float = 1e12
-    patience: int = 15
-    longest_idle: int = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,17 +410,10 @@ class RowSums(NamedTuple):
     variance: float
 
 
-class PointBounds(NamedTuple):
-    """Bounds at a point, and which of them is the best so far."""
-
-    lower: float
-    upper: float
-    better_lower: bool
-    better_upper: bool
-
-
 @dataclass
 class BestPoint:
+    """The model of the lowest upper bound, and multipliers of the largest lower one."""
+
     w: Floats
     b: float
     alpha: Floats
@@ -440,24 +423,18 @@ class BestPoint:
     steps: int = 0
     sigma: float = 0.0
 
-
-class LinearBounds:
-    """The estimates of both bounds at a point, each widened by its estimated rounding."""
-
-    def __init__(self, problem: LinearTerms, w: Floats, alpha: Floats) -> None:
-        self.best = BestPoint(w.copy(), 0.0, alpha, alpha)
-        self.problem = problem
-
-    def update_bounds(
+    def update(
         self,
+        problem: LinearTerms,
         w: Floats,
         b: float,
         response: RowSums,
         primal: Floats,
         expanded_loss: float | None = None,
-    ) -> PointBounds:
-        """Return the bounds at (w, b), with ``primal`` = w(α), and whether they are best."""
-        problem = self.problem
+    ) -> tuple[float, float, bool, bool]:
+        """Return lower and upper bound at (w, b), with ``primal`` = w(α), each widened by its
+        estimated rounding, and whether they are the best so far.
+        """
         dual_norm = float(primal @ primal)
         loss = response.loss
         if expanded_loss is not None:
@@ -483,13 +460,12 @@ class LinearBounds:
                 1.0 + abs(b) + problem.largest_norm * math.sqrt(dual_norm)
             )
         upper, lower = upper + rounding, lower - rounding - unbalanced
-        best = self.best
-        judged = PointBounds(lower, upper, lower >= best.lower, upper <= best.upper)
-        if judged.better_upper:
-            best.w, best.b, best.upper = w.copy(), b, upper
-        if judged.better_lower:
-            best.lower = lower
-        return judged
+        better_lower, better_upper = lower >= self.lower, upper <= self.upper
+        if better_upper:
+            self.w, self.b, self.upper = w.copy(), b, upper
+        if better_lower:
+            self.lower = lower
+        return lower, upper, better_lower, better_upper
 
 
 def linear_model(
@@ -532,19 +508,6 @@ def kernel_for(data: BinaryData, kernel: KernelLike, cost: float = 0.0) -> Kerne
         variance = X.var(axis=0)
     smallest = float(variance[variance > 0].min(initial=math.inf))
     return None if max(cost, 1.0 / smallest) * float(row_norms(X).max()) ** 2 > 1e8 else kernel
-
-
-class NormalMatrix(NamedTuple):
-    H: Floats
-    border: Floats
-    total: float
-
-
-class Observed(NamedTuple):
-    """Result of :meth:`Margins.prox_step`: sums, and the expansion X'(y(α − τ))."""
-
-    sums: RowSums
-    expansion: Floats
 
 
 class Margins:
@@ -613,8 +576,10 @@ class Margins:
         left, right = passes.flat_ends(m.loss, self.f, m.y, b, self.centre, m.c, sigma)
         return float(left), float(right)
 
-    def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
-        """Set multipliers and slopes, return sums; `mean` is the margins' mean, for variance."""
+    def prox_step(self, b: float, sigma: float, mean: float) -> tuple[RowSums, Floats]:
+        """Set multipliers and slopes; return sums, and X'(y(α − τ)) with the variance's τ at this
+        mean of the margins.
+        """
         m = self.problem
         sums = passes.prox_sums(
             m.loss, self.f, m.y, b, self.centre, m.c, sigma, m.norms, self.alpha, self.slope
@@ -627,7 +592,7 @@ class Margins:
             # Half of τ'u, because the variance is quadratic.
             variance, v = 0.5 * float(tau @ (m.y * self.f)), self.alpha - tau
         response = RowSums(*map(float, (*sums, conjugate, variance)))
-        return Observed(response, np.asarray(m.X.T @ (m.y * v)))
+        return response, np.asarray(m.X.T @ (m.y * v))
 
     def loss_of(self, w: Floats, b: float) -> float:
         return self.problem.loss_at(np.asarray(self.problem.X @ w), b, self.centre)
@@ -654,8 +619,8 @@ class Margins:
         m = self.problem
         return np.asarray(m.X.T @ (m.y * m.shares))
 
-    def normal_matrix(self) -> NormalMatrix:
-        """Return the sums of the system in the coordinates of w."""
+    def normal_matrix(self) -> tuple[Floats, Floats, float]:
+        """Return X'SX, X'S1 and 1'S1."""
         X, second = self.problem.X, self._second
         d = X.shape[1]
         H, border = np.zeros((d, d)), np.zeros(d)
@@ -672,7 +637,7 @@ class Margins:
                 border += scaled.T @ second[part]
                 scaled *= np.sqrt(second[part])[:, None]
                 H += scaled.T @ scaled
-        return NormalMatrix(H, border, float(second.sum()))
+        return H, border, float(second.sum())
 
     def observations(self) -> tuple[Any, Floats]:
         """Return the rows with a second derivative, and these."""
@@ -737,22 +702,18 @@ def newton_step(
         # A product of conjugate gradients reads all blocks again.
         limit = max(limit, 1000.0 * problem.n * problem.entries)
     if small <= settings.largest_system and work <= limit:
-        solver = (
-            _System(problem, margins)
-            if d <= curved or not margins.whole
-            else _DualSystem(problem, margins)
-        )
+        primal = d <= curved or not margins.whole
+        solve = (_primal_system if primal else _dual_system)(problem, margins)
         try:
-            step, db = solver.solve(gradient, bias_gradient)
+            step, db = solve(gradient, bias_gradient)
             if problem.variance == 0:
                 return step, db
             mean = margins.mean_gradient()
-            return _without_mean(problem, mean, step, solver.solve(-mean, 0.0)[0]), db
+            return _without_mean(problem, mean, step, solve(-mean, 0.0)[0]), db
         except (sl.LinAlgError, ValueError):
             # Not positive definite to rounding: conjugate gradients go on without a factor.
             pass
-    limit = settings.conjugate_steps
-    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, limit, stop)
+    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, stop)
 
 
 def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: Floats) -> Floats:
@@ -772,44 +733,42 @@ def _solved(system: Floats, right: Floats) -> Floats:
     return np.asarray(solution)
 
 
-class _System:
-    def __init__(self, problem: LinearTerms, margins: Margins) -> None:
-        self.bias = problem.bias
-        self.H, self.border, self.total = margins.normal_matrix()
-        self.H.ravel()[:: problem.d + 1] += 1.0
+# Solves a Newton system for a gradient in w and in the bias.
+SystemSolver: TypeAlias = Callable[[Floats, float], tuple[Floats, float]]
 
-    def solve(self, gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
-        if not self.bias:
-            return _solved(self.H.copy(), -gradient), 0.0
+
+def _primal_system(problem: LinearTerms, margins: Margins) -> SystemSolver:
+    H, border, total = margins.normal_matrix()
+    H.ravel()[:: problem.d + 1] += 1.0
+
+    def solve(gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
+        own = partial(_solved, H.copy())
+        if not problem.bias:
+            return own(-gradient), 0.0
         return bordered_solution(
-            partial(_solved, self.H.copy()),
-            self.border,
-            -gradient,
-            -bias_gradient,
-            corner=self.total,
-            damping=BIAS_DAMPING,
+            own, border, -gradient, -bias_gradient, corner=total, damping=BIAS_DAMPING
         )
 
+    return solve
 
-class _DualSystem:
+
+def _dual_system(problem: LinearTerms, margins: Margins) -> SystemSolver:
     r"""The system for :math:`\nu = S(X\,dw + db)` on curved rows, :math:`dw = -g - X'\nu`."""
+    part, second = margins.observations()
+    gram = part @ part.T
+    system = np.ascontiguousarray(gram.toarray() if sp.issparse(gram) else gram)
+    system.ravel()[:: second.size + 1] += 1.0 / second
 
-    def __init__(self, problem: LinearTerms, margins: Margins) -> None:
-        self.bias = problem.bias
-        self.part, second = margins.observations()
-        gram = self.part @ self.part.T
-        self.system = np.ascontiguousarray(gram.toarray() if sp.issparse(gram) else gram)
-        self.system.ravel()[:: second.size + 1] += 1.0 / second
+    def solve(gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
+        own, right, db = partial(_solved, system.copy()), -np.asarray(part @ gradient), 0.0
+        if problem.bias:
+            # 1'ν = −g_b.
+            nu, db = bordered_solution(own, np.ones(right.size), right, -bias_gradient)
+        else:
+            nu = own(right)
+        return -gradient - np.asarray(part.T @ nu), -db
 
-    def solve(self, gradient: Floats, bias_gradient: float) -> tuple[Floats, float]:
-        part, right = self.part, -np.asarray(self.part @ gradient)
-        if not self.bias:
-            return -gradient - np.asarray(part.T @ _solved(self.system.copy(), right)), 0.0
-        # 1'ν = −g_b.
-        nu, minus_db = bordered_solution(
-            partial(_solved, self.system.copy()), np.ones(right.size), right, -bias_gradient
-        )
-        return -gradient - np.asarray(part.T @ nu), -minus_db
+    return solve
 
 
 def _iterated_step(
@@ -818,7 +777,6 @@ def _iterated_step(
     gradient: Floats,
     bias_gradient: float,
     accuracy: float,
-    limit: int,
     stop: Callable[[], bool],
 ) -> tuple[Floats, float]:
     """Conjugate gradients on (w, b), preconditioned by the diagonal."""
@@ -836,20 +794,11 @@ def _iterated_step(
 
     right = np.append(-gradient, -bias_gradient)
     step = conjugate_gradients(
-        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=limit, stop=stop
+        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=CONJUGATE_STEPS, stop=stop
     ).x
     if not step.any():
         return -gradient, 0.0
     return step[:d], float(step[d]) if problem.bias else 0.0
-
-
-class Polished(NamedTuple):
-    """A point (w, b), its multipliers with w = w(α), and sums over the observations."""
-
-    w: Floats
-    b: float
-    alpha: Floats
-    response: RowSums
 
 
 class Polish:
@@ -869,8 +818,10 @@ class Polish:
         plain = terms.linear_term is None and not terms.variance and not terms.kernel_expansion
         return rows.whole and terms.loss.kind == HINGE and plain
 
-    def __call__(self, end_of_round: bool) -> Polished | None:
-        """Solve for the multipliers that were free before, or are few at the end of a round."""
+    def __call__(self, end_of_round: bool) -> tuple[Floats, float, Floats, RowSums] | None:
+        """Solve for the multipliers that were free before, or are few at the end of a round; return
+        w, b, α and sums.
+        """
         free, equations = np.flatnonzero(self.rows.slope), self.rows.problem.d + 1
         before, self.before = self.before, free
         # The system takes the cube of their number.
@@ -899,50 +850,4 @@ class Polish:
             return None
         v[free] = np.clip(inside, 0.0, c[free]) * m.y[free]
         w = np.asarray(m.X.T @ v)
-        return Polished(w, b, v * m.y, m.sums_of(v * m.y, self.rows.loss_of(w, b)))
-
-
-class KernelNewton:
-    """Newton's method on a growing partial factor K ≈ FF'; its multipliers are feasible for K."""
-
-    def __init__(
-        self,
-        space: FeatureSpace,
-        machine: Callable[[Floats], LinearProblem],
-        settings: LinearNewtonSettings | None = None,
-    ) -> None:
-        self.machine, self.settings = machine, settings
-        self.factor = PartialFactor(space)
-
-    def grow(
-        self,
-        rank: int,
-        monitor: Monitor,
-        enough: Callable[[PartialFactor], bool] = lambda factor: False,
-    ) -> bool:
-        """Add columns to `rank`, a timeout or `enough`; return whether the factor is complete."""
-        self.factor.grow(rank, lambda: monitor.out_of_time() or enough(self.factor))
-        return self.factor.done
-
-    def solve(
-        self,
-        monitor: Monitor,
-        *,
-        alpha: Floats | None = None,
-        v: Floats | None = None,
-        keep: bool = True,
-    ) -> BestPoint:
-        rows = self.factor.factor
-        if not keep:
-            del self.factor
-        problem, w = self.machine(rows), None if v is None else rows.T @ v
-        # The problem may have made its own rows.
-        del rows
-        return minimise(
-            problem,
-            # The error of the factor takes the rest of the tolerance.
-            monitor.within(0.3 * monitor.tol, 300),
-            w=w,
-            alpha=None if problem.smooth else alpha,
-            settings=self.settings,
-        )[0]
+        return w, b, v * m.y, m.sums_of(v * m.y, self.rows.loss_of(w, b))

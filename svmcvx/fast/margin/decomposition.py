@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.rows import CachedRows, GramRows, Rows, seconds_of_entry
+from svmcvx.fast.core.rows import CachedRows, GramRows, PartialFactor, Rows, seconds_of_entry
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import KernelNewton, LinearProblem
-from svmcvx.fast.margin.smo_passes import ascend, ascend_alone
+from svmcvx.fast.linear.newton import LinearProblem, minimise_on_factor
+from svmcvx.fast.margin.smo_passes import ascend
 from svmcvx.formulations.margin import PSVM, HardMargin
 from svmcvx.solution import Status
 from svmcvx.system import clock
@@ -43,6 +43,15 @@ from svmcvx.system.memory import columns_in
 
 # Lower and upper bound from multipliers and their scores; None if the dual is unbounded.
 BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
+
+# Share of the violation of all observations down to which that inside a working set is brought.
+INNER_SHARE = 0.1
+# Number of observations up to which steps cost next to nothing: for p = 1 a round ends at a
+# thousandth of the tolerance.
+FEW = 250
+# The bounds are compared when the violation has fallen to this share, or after so many rounds; so
+# many comparisons without progress end the method.
+FALL, PATIENCE, COMPARISONS = 0.6, 12, 100
 
 
 @dataclass(frozen=True)
@@ -61,28 +70,12 @@ class DecompositionSettings:
         Number of observations up to which all of them are in the working set.
     steps : int
         Pair steps in one round, for each observation of the working set.
-    inner_share : float
-        Share of the violation of all observations down to which that inside a working set is
-        brought.
-    few : int
-        Number of observations up to which steps cost next to nothing: for p = 1 a round ends at a
-        thousandth of the tolerance.
-    fall, patience : float, int
-        The bounds are compared when the violation has fallen to this share, or after so many
-        rounds.
-    comparisons : int
-        Comparisons of the bounds without progress after which the method ends.
     """
 
     working_set: int = 256
     tiled_working_set: int = 1024
     whole: int = 1000
     steps: int = 40
-    inner_share: float = 0.1
-    few: int = 250
-    fall: float = 0.6
-    patience: int = 12
-    comparisons: int = 100
 
     def size(self, n: int, *, tiled: bool) -> int:
         """Return how many of n observations a round takes."""
@@ -179,7 +172,7 @@ class Decomposition:
 
     def run(self, monitor: Monitor) -> Status:
         """Ascend until a stop, an unbounded dual, or a violation of the size of rounding."""
-        settings, last_violation, last_round = self.settings, math.inf, 0
+        last_violation, last_round = math.inf, 0
         cold = not self.alpha.any()
         while True:
             if self.rescale is not None:
@@ -192,8 +185,8 @@ class Decomposition:
             floor = 32.0 * math.ulp(max(1.0, float(np.abs(self.f).max())))
             due = (
                 self.whole
-                or violation <= max(settings.fall * last_violation, floor)
-                or self.rounds - last_round >= settings.patience
+                or violation <= max(FALL * last_violation, floor)
+                or self.rounds - last_round >= PATIENCE
             )
             begun = self.rounds or not cold
             if (due and begun) or self.rounds >= monitor.max_iter or self._out_of_time(monitor):
@@ -204,11 +197,11 @@ class Decomposition:
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            inner = settings.inner_share * violation
+            inner = INNER_SHARE * violation
             if self.whole:
                 # The gap is about the violation for p = 1, and else about its square. The round
                 # ends with bounds, which cost more than its last steps.
-                share = 1e-3 if self.size <= settings.few else 0.5
+                share = 1e-3 if self.size <= FEW else 0.5
                 inner = min(inner, share * monitor.tol if self.r == 0 else 0.5 * monitor.tol**0.5)
             self._round(g, up, low, max(inner, 0.25 * floor))
 
@@ -219,7 +212,7 @@ class Decomposition:
             # The bounds of updated scores would lead here.
             self.exact_scores()
         found = self.bounds(self.alpha, self.f)
-        hopeless = self.compared - self._reached > self.settings.comparisons
+        hopeless = self.compared - self._reached > COMPARISONS
         exhausted = violation <= floor or hopeless
         lower, upper = found or (0.0, 0.0)
         best = relative_gap(max(lower, monitor.valid[0]), min(upper, monitor.valid[1]))
@@ -325,9 +318,14 @@ class Decomposition:
             self.rows = GramRows(Q)
         alpha, y = self.alpha[chosen], self.y[chosen]
         steps = self.settings.steps * chosen.size
-        taken = (ascend if self.balanced else ascend_alone)(
-            Q, g[chosen], alpha, y, self.c[chosen], self.upper_bound[chosen], self.r, tol, steps
-        )
+        parts = [g[chosen], alpha, y, self.c[chosen], self.upper_bound[chosen]]
+        if not self.balanced:
+            # An observation without features and loss, whose multiplier may change by any number.
+            Q = np.pad(Q, (0, 1))
+            last = 0.0, 1e300, 1.0, math.inf, math.inf
+            parts = [np.append(part, own) for part, own in zip(parts, last, strict=True)]
+        taken = ascend(Q, *parts, self.r, tol, steps)
+        alpha = parts[1][: chosen.size]
         self.rows.add(self.f, chosen, y * (alpha - self.alpha[chosen]))
         before = int(np.count_nonzero(self.alpha[chosen]))
         self._joined = max(int(np.count_nonzero(alpha)) - before, 0)
@@ -382,14 +380,14 @@ class LowRankNewton:
         self.largest = min(self.settings.largest, n if n <= 1000 else n // 2, room) * useful
         self.threshold = self.settings.probe**2 * float(n) if self.largest else math.inf
         self.rank = 0
-        self.newton: KernelNewton | None = None
+        self.factor: PartialFactor | None = None
 
     def due(self, work: float) -> bool:
         """Whether this method should replace pair steps that have cost `work` multiplications."""
-        if work >= self.threshold and self.newton is None:
-            self.newton = KernelNewton(self.statement.space, self._on_factor)
-            self.newton.factor.grow(min(self.settings.probe, self.largest))
-            rank, n = self.newton.factor.predicted_rank, self.statement.y.size
+        if work >= self.threshold and self.factor is None:
+            self.factor = PartialFactor(self.statement.space)
+            self.factor.grow(min(self.settings.probe, self.largest))
+            rank, n = self.factor.predicted_rank, self.statement.y.size
             cost = max(self.settings.work_of_column, self.settings.worth * n * rank) * rank
             self.threshold = cost if rank <= self.largest else math.inf
         return work >= self.threshold
@@ -398,21 +396,24 @@ class LowRankNewton:
         """Return multipliers by Newton's method on a factor of any rank that fits, once."""
         if self.rank or not self.largest:
             return []
-        self.newton = self.newton or KernelNewton(self.statement.space, self._on_factor)
+        self.factor = self.factor or PartialFactor(self.statement.space)
         return self.solve(alpha, monitor)
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return multipliers by Newton's method; none if the rank or the time is too large."""
         self.threshold = math.inf
-        if self.newton is None or not self.newton.grow(self.largest, monitor):
+        if self.factor is None:
             return []
-        self.rank = len(self.newton.factor.pivots)
+        self.factor.grow(self.largest, monitor.out_of_time)
+        if not self.factor.done:
+            return []
+        self.rank, rows = len(self.factor.pivots), self.factor.factor
+        self.factor = None
         # A smooth loss starts at w = 0: for p > 2, large slacks take Newton's method many steps.
-        point = self.newton.solve(monitor, alpha=alpha, keep=False)
-        self.newton = None
+        point = minimise_on_factor(self._problem(rows), monitor, alpha)
         return [point.alpha, point.expansion]
 
-    def _on_factor(self, rows: Floats) -> LinearProblem:
+    def _problem(self, rows: Floats) -> LinearProblem:
         """Return the pSVM on the rows, which are centred where the intercept is free."""
         s, free = self.statement, self.statement.space.intercept == "free"
         rows = np.ascontiguousarray(rows - rows.mean(axis=0) if free else rows)

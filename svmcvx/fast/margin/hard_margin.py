@@ -22,7 +22,7 @@ classes: when it is down to rounding, the hulls intersect, and the data are not 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -148,10 +148,6 @@ def hard_margin(
         many features as observations; with more, nearly all observations are tight, and pSMO is
         faster. With ``"auto"`` pSMO also takes over where more than 2 500 observations are tight.
 
-    Returns
-    -------
-    Solution
-
     Raises
     ------
     SolverFailed
@@ -170,20 +166,14 @@ def hard_margin(
     """
     check_choice(method, "method", METHODS)
     settings = checked_settings(settings, HardMarginSettings)
-    limits: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "verbose": verbose,
-        "callback": callback,
-    }
+    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     if in_blocks(X):
         refuse_in_blocks(
             kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None
         )
         blocks = block_space(X, y, sample_weight, intercept="free")
         if not blocks.small:
-            with monitored(**limits) as monitor, blocks.watched():
-                return _solve_blocks(blocks, monitor, settings.active_set)
+            return _solve_blocks(blocks, limits, settings.active_set)
         X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
     if (
@@ -193,14 +183,7 @@ def hard_margin(
     ):
         # Dense data are centred: a small margin far from the origin would be lost otherwise.
         data = replace(data, X=data.X.toarray())
-    space = feature_space(
-        data,
-        kernel,
-        intercept="free",
-        indefinite=indefinite,
-        keep_gram=False,
-        block_entries=settings.rows.block_entries,
-    )
+    space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
     if method == "active-set" and not space.is_linear:
         raise DataError(
             "method='active-set' takes a linear machine; pass kernel=None, or method='auto'"
@@ -247,10 +230,17 @@ def hard_margin(
         assert status is not None  # noqa: S101 - one of the two methods has run to its end
         return candidates, status, {"method": used, **options}
 
-    return solve(statement, run, warm, name="hard_margin", **limits)
+    return solve(statement, run, warm, limits, name="hard_margin")
 
 
-def _solve_blocks(space: BlockSpace, monitor: Monitor, settings: ActiveSetSettings) -> Solution:
+def _solve_blocks(
+    space: BlockSpace, limits: Mapping[str, Any], settings: ActiveSetSettings
+) -> Solution:
+    with monitored(**limits) as monitor, space.watched():
+        return _by_working_set(space, monitor, settings)
+
+
+def _by_working_set(space: BlockSpace, monitor: Monitor, settings: ActiveSetSettings) -> Solution:
     """Solve on a working set in memory, which rows of all blocks with the least margins join."""
     X, y = space.sample.X, space.sample.y
     part = HardMargin(space.sample_space())
@@ -384,16 +374,16 @@ def _by_active_set(
     alpha, rounds = best, 0
     options: dict[str, Any] = {}
     while True:
-        code, everything = MORE, np.ones(work.n, dtype=np.bool_)
+        code = MORE
         while code == MORE:
             # So many become tight between two checks of the clock.
-            code, last = active_set.solve(work.state, everything, 100)
+            code, last = active_set.solve(work.state, 100)
             if code == MORE and monitor.out_of_time():
                 break
         alpha = work.coefficients() * y
         if code == INSEPARABLE:
             alpha = np.zeros(n)
-            alpha[work.members] = ray(work.state, everything, last)
+            alpha[work.members] = ray(work.state, last)
         found = space.point(alpha * y)
         f = found.scores.value
         options |= {"rounds": rounds, "working_set": work.n}

@@ -366,8 +366,9 @@ def ascended(
     alpha, g = np.zeros(statement.y.size), statement.y.copy()
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
     state[:, COMPARED] = np.inf
-    work = np.empty((6, layout.largest))
+    work = np.empty((5, layout.largest))
     squared = statement.p == 2
+    added = 0.5 / costs if squared else np.zeros(costs.size)
     most = (MOST_STEPS * layout.sizes).astype(np.float64)
     if statement.rows.kernel is None:
         d = rows.X.shape[1]
@@ -378,9 +379,9 @@ def ascended(
         layout.offsets,
         statement.y,
         np.full(costs.size, np.inf) if squared else costs,
-        0.5 / costs if squared else np.zeros(costs.size),
+        added,
         squared,
-        rows.diagonal(),
+        added + rows.diagonal()[layout.all_rows],
     )
     answers, passed = Answers(alpha, g, status, state), rows.passed
     first = 0

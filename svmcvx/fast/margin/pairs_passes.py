@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.fast.core.active_set_passes import RIDGE, append, maximised, violators
+from svmcvx.fast.core.active_set_passes import RIDGE, add_scaled, append, maximised, violators
 from svmcvx.kernels.class_rows_passes import piece_of
 from svmcvx.system.compilation import compiled
 
@@ -56,7 +56,7 @@ FLAT, SMALLEST = 1e-14, 1e-250
 
 
 class Problems(NamedTuple):
-    """Groups, places, labels, costs, diagonal additions for p = 2, and K's diagonal."""
+    """Groups, places, labels, costs, additions d for p = 2, and K's diagonal with them."""
 
     groups: Places
     offsets: Places
@@ -64,7 +64,7 @@ class Problems(NamedTuple):
     c: Floats
     added: Floats
     squared: bool
-    diagonal: Floats
+    norms: Floats
 
 
 class Answers(NamedTuple):
@@ -234,32 +234,54 @@ def balance(alpha, y):
 
 
 @compiled(inner=True)
-def write_row(k, more, one, other, out, K):
-    """Write the row of a problem's k-th observation, ridged; return False without room for it."""
+def pieces(k, q, one, other, K):
+    """Return whether there is room for the row of a problem's k-th observation, and its two parts,
+    of which the second is empty where all observations are of one group.
+    """
     m = K.starts[one + 1] - K.starts[one]
     row = K.starts[one] + k if k < m else K.starts[other] + k - m
-    place = piece_of(row, one, K)
-    if place < 0:
+    first, second = piece_of(row, one, K), 0
+    if other >= 0:
+        second = piece_of(row, other, K)
+    room = first >= 0 and second >= 0
+    return room, K.store[first : first + m], K.store[second : second + q - m]
+
+
+@compiled(inner=True)
+def write_row(k, more, one, other, out, K):
+    """Write the row of a problem's k-th observation, ridged; return False without room for it."""
+    room, first, second = pieces(k, out.size, one, other, K)
+    if not room:
         return False
     # By entries: an assignment of slices compiles numpy's messages of errors, too.
+    m = first.size
     for j in range(m):
-        out[j] = K.store[place + j]
-    if other >= 0:
-        place = piece_of(row, other, K)
-        if place < 0:
-            return False
-        for j in range(out.size - m):
-            out[m + j] = K.store[place + j]
+        out[j] = first[j]
+    for j in range(second.size):
+        out[m + j] = second[j]
     out[k] += more
     return True
 
 
 @compiled(inner=True, allocates=True)
-def solve_by_active_set(
-    y, c, alpha, g, norms, diagonal, squared, free, violation, tol, one, other, K
-):
-    """Solve by the active-set method; return the number of updates, negative on failure."""
-    q = y.size
+def solve_by_active_set(part, problem, answer, tol, K):
+    """Solve by the active-set method; return whether that succeeds."""
+    start, end = problem.offsets[part], problem.offsets[part + 1]
+    one, other = problem.groups[part, 0], problem.groups[part, 1]
+    y, c, alpha, g, diagonal = (
+        problem.y[start:end],
+        problem.c[start:end],
+        answer.alpha[start:end],
+        answer.g[start:end],
+        problem.added[start:end],
+    )
+    q, free, largest = end - start, 0, 0.0
+    for k in range(q):
+        largest = max(largest, problem.norms[start + k])
+        free += 0.0 < alpha[k] < c[k]
+    if q <= FEW and tol <= FEW_TOL:
+        tol = 0.0
+    tol *= TRUST
     # As many rows may enter as there are members, and some more.
     most = 30 + free
     room = min(q, free + most + 2)
@@ -268,80 +290,42 @@ def solve_by_active_set(
     members, slots = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
     for k in range(room):
         slots[k] = k
-    largest = 0.0
-    for k in range(q):
-        largest = max(largest, norms[k])
     ridge = RIDGE * largest
-    m, spent = 0, 0.0
+    m = 0
     for k in range(q):
         if 0.0 < alpha[k] < c[k]:
             if not write_row(k, diagonal[k], one, other, own[slots[m]], K):
-                return -spent - 1.0
+                return False
             append(L, own[slots[m]], members, m, k, largest, ridge)
             m += 1
-            spent += q + m * m
     for _ in range(most):
         # An error of the members' scores makes the relative gap larger by at most twice itself, as
         # Σα is at most twice the optimum.
-        error = max(0.5 * violation, 0.05 * tol)
+        error = max(0.5 * ROUNDED, 0.05 * tol)
         m, b = maximised(own, L, members, slots, m, y, c, alpha, g, True, error, direction, ones)
-        spent += float(3 * m * m + m * q)
         top, up, bottom, down = violators(y, c, alpha, g)
-        if m == 0 or max(top - b, b - bottom) <= violation:
-            return spent if m else -spent - 1.0
+        if m == 0 or max(top - b, b - bottom) <= ROUNDED:
+            return m > 0
         if tol > 0.0:
-            gap, dual = gap_of(squared, g, y, c, diagonal, alpha, b, b, 0)
+            gap, dual = gap_of(problem.squared, g, y, c, diagonal, alpha, b, b, 0)
             if gap <= tol * (dual + gap):
-                return spent
+                return True
         enters = up if top - b >= b - bottom else down
         for k in range(m):
             if members[k] == enters:
-                return -spent - 1.0
+                return False
         if m == room or not write_row(enters, diagonal[enters], one, other, own[slots[m]], K):
-            return -spent - 1.0
+            return False
         append(L, own[slots[m]], members, m, enters, largest, ridge)
         m += 1
-    return -spent - 1.0
+    return False
 
 
 @compiled(nogil=True, allocates=True)
 def settle(part, problem, answer, tol, K):
     """Try the active-set method on a waiting problem; the pair steps continue from it."""
-    start, end = problem.offsets[part], problem.offsets[part + 1]
-    one, other = problem.groups[part, 0], problem.groups[part, 1]
-    q, m = end - start, K.starts[one + 1] - K.starts[one]
-    own, bounds, labels, gradient = (
-        answer.alpha[start:end],
-        problem.c[start:end],
-        problem.y[start:end],
-        answer.g[start:end],
-    )
-    extra, norms = problem.added[start:end], np.empty(q)
-    free = 0
-    for k in range(q):
-        norms[k] = extra[k] + (
-            problem.diagonal[K.starts[one] + k]
-            if k < m
-            else problem.diagonal[K.starts[other] + k - m]
-        )
-        free += 0.0 < own[k] < bounds[k]
-    wanted = 0.0 if q <= FEW and tol <= FEW_TOL else TRUST * tol
-    cost = solve_by_active_set(
-        labels,
-        bounds,
-        own,
-        gradient,
-        norms,
-        extra,
-        problem.squared,
-        free,
-        ROUNDED,
-        wanted,
-        one,
-        other,
-        K,
-    )
-    answer.state[part, SETTLED] = 1.0 if cost >= 0.0 else 0.0
+    solved = solve_by_active_set(part, problem, answer, tol, K)
+    answer.state[part, SETTLED] = 1.0 if solved else 0.0
     answer.status[part] = ACTIVE
 
 
@@ -363,15 +347,10 @@ def drive(first, problem, most, answer, work, tol, budget, K):
         )
         extra = problem.added[start:end]
         up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
-        promise, norms = work[4, :q], work[5, :q]
+        promise, norms = work[4, :q], problem.norms[start:end]
         state = answer.state[part]
         flat = SMALLEST
         for k in range(q):
-            norms[k] = extra[k] + (
-                problem.diagonal[K.starts[one] + k]
-                if k < m
-                else problem.diagonal[K.starts[other] + k - m]
-            )
             flat = max(flat, FLAT * norms[k])
         renew(own, bounds, labels, gradient, up, down, high, low)
         while answer.status[part] == ACTIVE:
@@ -407,27 +386,14 @@ def drive(first, problem, most, answer, work, tol, budget, K):
                     state[SETTLED] = 0.0
                     balance(own, labels)
                     for k in range(q):
-                        gradient[k] = labels[k] - extra[k] * labels[k] * own[k]
+                        gradient[k] = labels[k]
                     for k in range(q):
                         if own[k] == 0.0:
                             continue
-                        row = K.starts[one] + k if k < m else K.starts[other] + k - m
-                        v = labels[k] * own[k]
-                        place = piece_of(row, one, K)
-                        if place < 0:
+                        if not write_row(k, extra[k], one, other, promise, K):
                             answer.status[part] = FULL
                             break
-                        piece = K.store[place : place + m]
-                        for j in range(m):
-                            gradient[j] -= v * piece[j]
-                        if other >= 0:
-                            place = piece_of(row, other, K)
-                            if place < 0:
-                                answer.status[part] = FULL
-                                break
-                            piece, half = K.store[place : place + q - m], gradient[m:]
-                            for j in range(q - m):
-                                half[j] -= v * piece[j]
+                        add_scaled(gradient, -labels[k] * own[k], promise)
                     spent += q * 100.0
                     state[EXACT] += 1.0
                     renew(own, bounds, labels, gradient, up, down, high, low)
@@ -446,32 +412,19 @@ def drive(first, problem, most, answer, work, tol, budget, K):
                         break
             if spent > budget:
                 return part
-            place = K.starts[one] + i if i < m else K.starts[other] + i - m
             held = K.used[0]
-            first_one = piece_of(place, one, K)
-            first_other = 0
-            if other >= 0:
-                first_other = piece_of(place, other, K)
-            if first_one < 0 or first_other < 0:
+            room, row, row_other = pieces(i, q, one, other, K)
+            if not room:
                 answer.status[part] = FULL
                 break
-            row, row_other = (
-                K.store[first_one : first_one + m],
-                K.store[first_other : first_other + q - m],
-            )
             promises(top, norms[i], flat, norms[:m], row, low[:m], promise[:m])
-            if other >= 0:
-                promises(top, norms[i], flat, norms[m:], row_other, low[m:], promise[m:])
+            promises(top, norms[i], flat, norms[m:], row_other, low[m:], promise[m:])
             j = first_place(promise, LARGEST)
             if not promise[j] > 0.0:
                 answer.status[part] = STUCK
                 break
-            place = K.starts[one] + j if j < m else K.starts[other] + j - m
-            second_one = piece_of(place, one, K)
-            second_other = 0
-            if other >= 0:
-                second_other = piece_of(place, other, K)
-            if second_one < 0 or second_other < 0:
+            room, second, second_other = pieces(j, q, one, other, K)
+            if not room:
                 answer.status[part] = FULL
                 break
             spent += (K.used[0] - held) * K.rows.shape[1] + 3.0 * q
@@ -499,18 +452,7 @@ def drive(first, problem, most, answer, work, tol, budget, K):
                 down[k] = 0.0 if lowered else math.inf
             gradient[i] -= t * extra[i]
             gradient[j] += t * extra[j]
-            updated(
-                t,
-                row,
-                K.store[second_one : second_one + m],
-                gradient[:m],
-                up[:m],
-                down[:m],
-                high[:m],
-                low[:m],
-            )
-            if other >= 0:
-                change = K.store[second_other : second_other + q - m]
-                updated(t, row_other, change, gradient[m:], up[m:], down[m:], high[m:], low[m:])
+            updated(t, row, second, gradient[:m], up[:m], down[:m], high[:m], low[:m])
+            updated(t, row_other, second_other, gradient[m:], up[m:], down[m:], high[m:], low[m:])
             state[STEPS] += 1.0
     return most.size

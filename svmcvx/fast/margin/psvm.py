@@ -38,6 +38,7 @@ from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import LinearProblem, kernel_for, linear_model, minimise
 from svmcvx.fast.margin.decomposition import (
+    FEW,
     Decomposition,
     DecompositionSettings,
     LowRankNewton,
@@ -148,17 +149,6 @@ def psvm(
     seed : int
         With a kernel: of the first working set. Same seed, same result.
 
-    Returns
-    -------
-    Solution
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` is a solution of other data.
-    BuildError
-        If the kernel has to be tested and its Gram matrix does not fit into memory.
-
     Notes
     -----
     Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where
@@ -178,12 +168,7 @@ def psvm(
     p = check_number(p, "p")
     intercept = check_intercept(intercept)
     settings = checked_settings(settings, PSVMSettings)
-    limits: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "verbose": verbose,
-        "callback": callback,
-    }
+    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     free = intercept == "free"
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None)
@@ -194,9 +179,9 @@ def psvm(
                 kind_of_psvm(intercept)(blocks, C, p),
                 blocks,
                 BlockLoss(hinge_power(p), C, {"bias": free}),
+                limits,
                 solver="fast.psvm/newton",
                 warm_start=earlier_solution(warm_start),
-                **limits,
             )
         X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
@@ -207,7 +192,6 @@ def psvm(
         intercept=intercept,
         indefinite=indefinite,
         keep_gram=False,
-        block_entries=settings.rows.block_entries,
     )
     linear = space.is_linear
     check_choice(method, "method", LINEAR_METHODS if linear else KERNEL_METHODS)
@@ -223,7 +207,7 @@ def psvm(
     earlier = earlier_solution(given)
 
     def run(monitor: Monitor, start: Any) -> Found:
-        few = method == "auto" and start is None and _few(statement, settings.decomposition.few)
+        few = method == "auto" and start is None and _few(statement)
         if linear and not few:
             return _solve_linear(statement, monitor, start)
         every = np.arange(data.n)
@@ -243,13 +227,13 @@ def psvm(
         return found, status, options
 
     start = None if earlier is None else _start_from(statement, earlier, warm)
-    return solve(statement, run, start, name="psvm", **limits)
+    return solve(statement, run, start, limits, name="psvm")
 
 
-def _few(statement: PSVM, few: int) -> bool:
+def _few(statement: PSVM) -> bool:
     """Whether pair steps beat Newton's method on linear data: few rows, small C for their norms."""
     space, n = statement.space, statement.y.size
-    if not (space.is_linear and space.intercept == "free" and statement.p == 1 and n <= few):
+    if not (space.is_linear and space.intercept == "free" and statement.p == 1 and n <= FEW):
         return False
     return bool(statement.C * float(space.diagonal().sum()) * n <= 3e6)
 

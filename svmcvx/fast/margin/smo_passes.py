@@ -17,8 +17,8 @@ whose :math:`v_j` can be lowered. A step moves :math:`v_i` up and :math:`v_j` do
 
 or to the end of its domain. It is the function g(x) of [Sun] in :math:`x = \alpha_j - y_j t`.
 
-Without a free intercept the dual has a box alone, and a step changes one multiplier: ψ is the same
-without the terms of j.
+Without a free intercept the dual has a box alone: one more observation, without features and
+without a loss, takes up any imbalance.
 
 **Source.** [Sun], Algorithm 1 (pSMO), with η corrected.
 """
@@ -29,10 +29,10 @@ without the terms of j.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from svmcvx.fast.core.active_set_passes import violators
 from svmcvx.system.compilation import compiled
 
 # Least curvature η of a pair, as a share of the squared norms and absolutely; a smaller one is
@@ -197,16 +197,7 @@ def ascend(Q, g, alpha, y, c, upper_bound, r, tol, steps):
         xi[k] = slack_of(alpha[k], c[k], r)
         bend[k] = curvature(alpha[k], xi[k], c[k], r)
     for step in range(steps):
-        # Not a constant: numba would compile the step for that as well.
-        i: Any = np.int64(-1)
-        j = i
-        top, bottom = -math.inf, math.inf
-        for k in range(q):
-            grows, shrinks = alpha[k] < upper_bound[k], alpha[k] > 0.0
-            if g[k] > top and (grows if y[k] > 0.0 else shrinks):
-                top, i = g[k], k
-            if g[k] < bottom and (shrinks if y[k] > 0.0 else grows):
-                bottom, j = g[k], k
+        top, i, bottom, j = violators(y, upper_bound, alpha, g)
         if i < 0 or j < 0 or top - bottom <= tol:
             return step
         row = Q[i]
@@ -224,44 +215,4 @@ def ascend(Q, g, alpha, y, c, upper_bound, r, tol, steps):
         move(i, j, Q, r, g, alpha, xi, y, c, upper_bound)
         bend[i] = curvature(alpha[i], xi[i], c[i], r)
         bend[j] = curvature(alpha[j], xi[j], c[j], r)
-    return steps
-
-
-@compiled(allocates=True)
-def ascend_alone(Q, g, alpha, y, c, upper_bound, r, tol, steps):
-    """:func:`ascend` without a balance: in one multiplier at a time."""
-    q = y.size
-    xi, bend = np.empty(q), np.empty(q)
-    for k in range(q):
-        xi[k] = slack_of(alpha[k], c[k], r)
-        bend[k] = curvature(alpha[k], xi[k], c[k], r)
-    for step in range(steps):
-        i: Any = np.int64(-1)
-        largest, best = 0.0, 0.0
-        second_order = r == 0.0 or step % 2 == 0
-        for k in range(q):
-            # α_k grows along v_k where y_k and g_k have the same sign.
-            if (alpha[k] < upper_bound[k]) if y[k] * g[k] > 0.0 else (alpha[k] > 0.0):
-                size = abs(g[k])
-                largest = max(largest, size)
-                promise = size * size / max(Q[k, k] + bend[k], SMALLEST) if second_order else size
-                if promise > best or i < 0:
-                    best, i = promise, k
-        if i < 0 or largest <= tol:
-            return step
-        sign = 1.0 if g[i] > 0.0 else -1.0
-        way = sign * y[i]
-        room = upper_bound[i] - alpha[i] if way > 0.0 else alpha[i]
-        eta = max(Q[i, i], SMALLEST)
-        # A partner with an infinite cost has no slack.
-        t = pair_step(abs(g[i]), eta, alpha[i], c[i], way, 0.0, math.inf, -1.0, r, room)
-        alpha[i] = (
-            (upper_bound[i] if way > 0.0 else 0.0) if t >= room else max(alpha[i] + way * t, 0.0)
-        )
-        after = slack_of(alpha[i], c[i], r)
-        g[i] -= y[i] * (after - xi[i])
-        xi[i], bend[i] = after, curvature(alpha[i], after, c[i], r)
-        row, change = Q[i], sign * t
-        for k in range(q):
-            g[k] -= change * row[k]
     return steps

@@ -26,19 +26,18 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
     start_of,
 )
-from svmcvx.fast.core.rows import seconds_of_entry
+from svmcvx.fast.core.rows import PartialFactor, seconds_of_entry
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import (
     BestPoint,
-    KernelNewton,
-    LinearBounds,
     LinearNewtonSettings,
     LinearProblem,
     earlier_coefficients,
     kernel_for,
     linear_model,
     minimise,
+    minimise_on_factor,
 )
 from svmcvx.fast.margin_distribution.coordinate_ascent_passes import ascend_rows
 from svmcvx.feature_space import feature_space
@@ -56,29 +55,12 @@ METHODS = ("auto", "newton", "dcd")
 # Steps after which the scores, or w, are computed afresh; steps without a smaller gap after which
 # Newton's method on products ends.
 REFRESH, PATIENCE = 20, 4
-
-
-@dataclass(frozen=True)
-class AscentSettings:
-    """Parameters of dual coordinate ascent on the factor of a kernel.
-
-    Parameters
-    ----------
-    condition : float
-        Largest cost times the largest squared norm of a row, a measure of the condition, with which
-        ``method="auto"`` chooses it.
-    rounds : int
-        Rounds after which ``method="auto"`` continues with Newton's method: about its work.
-    short_epochs : int
-        Epochs over the active observations after each epoch over all.
-    rated : int
-        Rounds from which the rate of the gap is estimated.
-    """
-
-    condition: float = 1e5
-    rounds: int = 20
-    short_epochs: int = 4
-    rated: int = 3
+# Largest cost times the largest squared norm of a row, a measure of the condition, with which
+# method="auto" chooses coordinate ascent; rounds after which it continues with Newton's method, of
+# about the same work; rounds from which the rate of the gap is estimated.
+CONDITION, ROUNDS, RATED = 1e5, 20, 3
+# Epochs over the active observations after each epoch over all.
+SHORT_EPOCHS = 4
 
 
 @dataclass(frozen=True)
@@ -94,14 +76,11 @@ class ODMSettings:
         For Newton's method.
     largest_rank : int
         Rank of the partial factor with which ``method="blocks"`` begins.
-    ascent : AscentSettings
-        For coordinate ascent.
     """
 
     largest_gram: int = 5000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
     largest_rank: int = 600
-    ascent: AscentSettings = field(default_factory=AscentSettings)
 
 
 @limited
@@ -158,17 +137,6 @@ def odm(
         method from their last point, if they do not reach the tolerance or will not at the rate at
         which their gap falls.
 
-    Returns
-    -------
-    Solution
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` does not fit the data.
-    BuildError
-        If a kernel matrix would not fit into memory.
-
     Notes
     -----
     Source: [ZhangZhou], eqs. (7), (19), Algorithm 1. Every θ is dual feasible, and the margins of
@@ -183,12 +151,7 @@ def odm(
     """
     check_choice(method, "method", (*METHODS, "blocks"))
     settings = checked_settings(settings, ODMSettings)
-    limits: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "verbose": verbose,
-        "callback": callback,
-    }
+    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     rule, (C1, C2, D) = intercept_kind(intercept, own="penalised"), check_band(C1, C2, D)
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
@@ -198,10 +161,10 @@ def odm(
                 ODM(rows, C1, C2, D),
                 rows,
                 BlockLoss(band(C1, C2, D), 1.0 / rows.data.total_weight),
+                limits,
                 entry="theta",
                 solver="fast.odm/newton",
                 warm_start=earlier_solution(warm_start),
-                **limits,
                 settings=settings.newton,
             )
         X, y, sample_weight = rows.loaded()
@@ -240,7 +203,7 @@ def odm(
             monitor, _solve_whole, statement, monitor, w, theta, method, check_seed(seed), settings
         )
 
-    return solve(statement, run, (w, theta) if warm else None, name="odm", method=method, **limits)
+    return solve(statement, run, (w, theta) if warm else None, limits, name="odm", method=method)
 
 
 def _solve_whole(
@@ -253,9 +216,11 @@ def _solve_whole(
     settings: ODMSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve on the data or a kernel's factor, by a method that ``"auto"`` chooses."""
-    problem = linear_problem(statement)
+    problem = linear_problem(
+        statement, statement.space.X if statement.space.is_linear else statement.space.factor
+    )
     condition = 2.0 * max(statement.C1, statement.C2) * float(problem.norms.max()) ** 2
-    good = problem.kernel_expansion and condition <= settings.ascent.condition
+    good = problem.kernel_expansion and condition <= CONDITION
     auto, chosen = method == "auto", method
     if auto:
         chosen = "dcd" if good else "newton"
@@ -271,23 +236,18 @@ def _solve_whole(
                 if w is None
                 else statement.multipliers(y * np.asarray(problem.X @ w))
             )
-        point, status = ascend(problem, monitor, theta, rng, settings.ascent, limited=auto)
+        point, status = ascend(problem, monitor, theta, rng, limited=auto)
         if status is Status.INACCURATE and auto:
             chosen = "dcd+newton"
             point, status = minimise(problem, monitor, w=point.w, settings=settings.newton)
     return points_of(statement, point), status, {"method": chosen, "iterations": point.steps}
 
 
-def linear_problem(statement: ODM) -> LinearProblem:
-    """Return the problem on the data, or on the rows of the factor of a kernel."""
-    space = statement.space
-    return LinearProblem(
-        space.X if space.is_linear else space.factor,
-        statement.y,
-        statement.share,
-        band(statement.C1, statement.C2, statement.D),
-        kernel_expansion=not space.is_linear,
-    )
+def linear_problem(statement: ODM, rows: Any) -> LinearProblem:
+    """Return the problem on the data, or on the rows of a factor of the kernel."""
+    loss = band(statement.C1, statement.C2, statement.D)
+    expands = not statement.space.is_linear
+    return LinearProblem(rows, statement.y, statement.share, loss, kernel_expansion=expands)
 
 
 def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
@@ -321,12 +281,11 @@ def ascend(
     monitor: Monitor,
     theta: Floats,
     rng: np.random.Generator,
-    settings: AscentSettings,
     *,
     limited: bool,
 ) -> tuple[BestPoint, Status]:
     """Run dual coordinate ascent [HsiehChang]; `limited` to few rounds and a sufficient rate."""
-    m, n, most = problem, theta.size, settings.rounds if limited else math.inf
+    m, n, most = problem, theta.size, ROUNDS if limited else math.inf
     X = m.X.toarray() if sp.issparse(m.X) else m.X
     low, high = (end * m.c for end in m.loss.domain)
     D, above, below = m.loss.quadratic_conjugate
@@ -335,7 +294,7 @@ def ascend(
     diagonal = m.norms**2
     active = np.ones(n, dtype=np.bool_)
     w = m.primal_of(theta)
-    bounds = LinearBounds(m, w, theta)
+    best = BestPoint(w.copy(), 0.0, theta, theta)
     rounds, margin = 0, math.inf
     gaps: list[float] = []
     while True:
@@ -343,23 +302,23 @@ def ascend(
             # It is updated along the way.
             w = m.primal_of(theta)
         sums = m.sums_of(theta, m.loss_at(np.asarray(m.X @ w), 0.0, theta))
-        lower, upper, better_lower, better_upper = bounds.update_bounds(w, 0.0, sums, w)
+        lower, upper, better_lower, better_upper = best.update(m, w, 0.0, sums, w)
         if better_lower:
-            bounds.best.alpha = theta.copy()
+            best.alpha = theta.copy()
         if better_upper:
-            bounds.best.expansion = theta.copy()
+            best.expansion = theta.copy()
         status = monitor.report(rounds, lower, upper)
         gaps.append(monitor.gap)
-        hopeless = rounds + _predicted_rounds(gaps, monitor.tol, settings.rated) > 3.0 * most
+        hopeless = rounds + _predicted_rounds(gaps, monitor.tol) > 3.0 * most
         stalled = len(gaps) > 1000 and gaps[-1] > 0.999 * gaps[-1000]
         if status is None and (
             rounds >= most or hopeless or stalled or not math.isfinite(upper - lower)
         ):
             status = Status.INACCURATE
         if status is not None:
-            bounds.best.steps = rounds
-            return bounds.best, status
-        for epoch in range(1 + settings.short_epochs):
+            best.steps = rounds
+            return best, status
+        for epoch in range(1 + SHORT_EPOCHS):
             order = rng.permutation(n if epoch == 0 else np.flatnonzero(active))
             largest = ascend_rows(
                 X, m.y, diagonal, theta, w, D, a, b, low, high, order, active, margin
@@ -370,12 +329,12 @@ def ascend(
         rounds += 1
 
 
-def _predicted_rounds(gaps: list[float], tol: float, rated: int) -> float:
+def _predicted_rounds(gaps: list[float], tol: float) -> float:
     """Extrapolate the rounds to a gap of `tol` from the last ones; 0 with too few of them."""
-    if len(gaps) <= rated or not math.isfinite(gaps[-1 - rated]):
+    if len(gaps) <= RATED or not math.isfinite(gaps[-1 - RATED]):
         return 0.0
-    fallen = math.log(gaps[-1 - rated] / gaps[-1]) if gaps[-1] > 0 else math.inf
-    return rated * math.log(max(gaps[-1] / tol, 1.0)) / fallen if fallen > 0 else math.inf
+    fallen = math.log(gaps[-1 - RATED] / gaps[-1]) if gaps[-1] > 0 else math.inf
+    return RATED * math.log(max(gaps[-1] / tol, 1.0)) / fallen if fallen > 0 else math.inf
 
 
 class _Search:
@@ -399,7 +358,7 @@ class _Search:
 
     def __init__(self, statement: ODM, monitor: Monitor, settings: ODMSettings) -> None:
         n = statement.y.size
-        self.statement, self.monitor = statement, monitor
+        self.statement, self.monitor, self.settings = statement, monitor, settings.newton
         rank = min(settings.largest_rank, n)
         memory.require(
             8.0 * 3.0 * n * rank,
@@ -410,20 +369,14 @@ class _Search:
         limited = math.isfinite(monitor.deadline.end)
         self.seconds = 1.1 * n * n * seconds_of_entry(statement.space) if limited else 0.0
         monitor.reserve(self.seconds)
-        loss = band(statement.C1, statement.C2, statement.D)
-        self.newton = KernelNewton(
-            statement.space,
-            lambda rows: LinearProblem(
-                rows, statement.y, statement.share, loss, kernel_expansion=True
-            ),
-            settings.newton,
-        )
         # What the factor leaves out of the second derivative of P is small against the identity.
         steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
-        self.newton.grow(rank, monitor, lambda partial: float(steepest @ partial.residual) <= 0.05)
+        partial = PartialFactor(statement.space)
+        partial.grow(
+            rank, lambda: monitor.out_of_time() or float(steepest @ partial.residual) <= 0.05
+        )
         # No entry of K exceeds the largest of its diagonal.
-        self.scale, self.factor = self.newton.factor.scale, self.newton.factor.factor
-        self.rank = len(self.newton.factor.pivots)
+        self.scale, self.factor, self.rank = partial.scale, partial.factor, len(partial.pivots)
         # The best coefficients and multipliers, with their bounds; steps and products so far; the
         # smallest gap, and steps since it fell.
         self.best_v, self.best_theta = np.zeros(n), np.zeros(n)
@@ -434,9 +387,10 @@ class _Search:
     def run(self, theta: Floats | None) -> Status:
         """Search from multipliers, or from the machine on the partial factor."""
         y, monitor = self.statement.y, self.monitor
-        self.v = y * (self.newton.solve(monitor, keep=False).expansion if theta is None else theta)
-        # The factor itself stays, for the preconditioner.
-        del self.newton
+        if theta is None:
+            problem = linear_problem(self.statement, self.factor)
+            theta = minimise_on_factor(problem, monitor, settings=self.settings).expansion
+        self.v = y * theta
         if monitor.deadline.remaining < 4.0 * self.seconds:
             if current().remaining >= self.seconds:
                 # A model and multipliers that share one product.

@@ -51,7 +51,7 @@ from svmcvx.fast.linear.newton import (
     linear_model,
     minimise,
 )
-from svmcvx.fast.margin_distribution.odm import METHODS, AscentSettings, ascend
+from svmcvx.fast.margin_distribution.odm import CONDITION, METHODS, ascend
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -70,12 +70,9 @@ class ODMLSettings:
     ----------
     newton : LinearNewtonSettings
         For Newton's method.
-    ascent : AscentSettings
-        For coordinate ascent.
     """
 
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
-    ascent: AscentSettings = field(default_factory=AscentSettings)
 
 
 @limited
@@ -108,32 +105,16 @@ def odml(
 
     Parameters
     ----------
-    X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
-        Without a kernel the rows may come in blocks, see ``docs/scale.md``.
-    y : array-like, Dask collection or ``blocks.y`` of shape (n,)
-        Two labels of any type.
+    X, y, max_iter
+        As for :func:`svmcvx.fast.odm`.
     lam1, lam2, C
         As for :func:`svmcvx.odml_primal`.
-    max_iter
-        As for :func:`svmcvx.fast.odm`.
     method : "auto", "newton", "dcd" or "unwhitened"
         The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual.
         ``"auto"`` is in many dimensions ``"unwhitened"``, without the whitened rows; else up to 20
         rounds of coordinate ascent if C times the largest squared norm of a whitened row, a measure
         of the condition, is at most 1000, with a kernel 1e5, and Newton's method, from their
         multipliers, if they are not enough or will not be at the rate at which their gap falls.
-
-    Returns
-    -------
-    Solution
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, or `warm_start` does not fit the data.
-    BuildError
-        If a kernel matrix, or for a `method` that needs them the d × d matrix of the margin
-        variance or the n × d whitened data, would not fit into memory.
 
     Notes
     -----
@@ -148,12 +129,7 @@ def odml(
     """
     check_choice(method, "method", (*METHODS, "unwhitened"))
     settings = checked_settings(settings, ODMLSettings)
-    limits: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "verbose": verbose,
-        "callback": callback,
-    }
+    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(
         check_number(C, "C"), "C", "[1e-300, inf)", why="a smaller weight of the losses underflows"
@@ -170,9 +146,9 @@ def odml(
                 machine,
                 rows,
                 BlockLoss(hinge_power(1.0), C / total, terms, total),
+                limits,
                 solver="fast.odml/unwhitened",
                 warm_start=earlier_solution(warm_start),
-                **limits,
                 settings=settings.newton,
             )
         X, y, sample_weight = rows.loaded()
@@ -197,7 +173,7 @@ def odml(
             monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings
         )
 
-    return solve(statement, run, alpha, name="odml", method=method, **limits)
+    return solve(statement, run, alpha, limits, name="odml", method=method)
 
 
 def _solve_whitened(
@@ -212,7 +188,7 @@ def _solve_whitened(
     problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
     # Without a kernel the steps of Newton's method cost little.
-    good = condition <= settings.ascent.condition * (1.0 if problem.kernel_expansion else 1e-2)
+    good = condition <= CONDITION * (1.0 if problem.kernel_expansion else 1e-2)
     auto, chosen = method == "auto", method
     if auto:
         chosen = "dcd" if good else "newton"
@@ -221,7 +197,7 @@ def _solve_whitened(
         point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
     else:
         start = np.zeros(statement.y.size) if alpha is None else alpha
-        point, status = ascend(problem, monitor, start, rng, settings.ascent, limited=auto)
+        point, status = ascend(problem, monitor, start, rng, limited=auto)
         if status is Status.INACCURATE and auto:
             earlier, chosen = point, "dcd+newton"
             point, status = minimise(

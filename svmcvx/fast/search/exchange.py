@@ -17,6 +17,18 @@ from svmcvx.system.deadline import stop_flag
 MOVES, MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7])
 # The constant feature that stands for a free intercept, in units of the longest row.
 FREE_INTERCEPT = 1e3
+# Number of columns of the factor from which margins come from the Gram matrix.
+GRAM_COLUMNS = 16
+# Number of random moves of the incumbent without an improvement, besides as many as there were up
+# to the last one, after which the tree begins.
+STILL = 40
+# Work before the tree: least, and in nodes of the tree; and for a first point within a budget, in
+# units of that: without one no M is known.
+BEGINNING, BEGINNING_NODES, FIRST_POINT = 1e8, 100.0, 5.0
+# Work beside a tree of as much work; it grows as the square root of the tree's.
+BESIDE = 2e7
+# Number of dropped rows, those with the largest margins, that an exchange tries to take in.
+CANDIDATES = 8
 
 
 class Exchange:
@@ -31,15 +43,14 @@ class Exchange:
             self.rows[:, -1] *= FREE_INTERCEPT * search.scale
         n, r = self.rows.shape
         # Points with few active rows have margins by few rows of the Gram matrix.
-        wide = r >= settings.gram_columns and n <= settings.whole
+        wide = r >= GRAM_COLUMNS and n <= settings.whole
         self.gram = self.rows @ self.rows.T if wide else np.empty((0, 0))
-        least, nodes = settings.beginning
-        self._beginning = max(least, float(nodes * n * r * (r + 20)))
+        self._beginning = max(BEGINNING, BEGINNING_NODES * n * r * (r + 20))
         active = [
             (np.empty(r + 1, dtype=np.int64), np.empty((r + 1, r + 1)), np.empty(r + 1))
             for _ in range(3)
         ]
-        near = np.empty(settings.candidates, dtype=np.int64)
+        near = np.empty(CANDIDATES, dtype=np.int64)
         self._w = np.empty(r)
         space = np.empty(r + 1), self._w, np.empty(n)
         self._scratch = near, tuple(active), space, np.empty(r + 1)
@@ -54,7 +65,7 @@ class Exchange:
             for kept in sets:
                 self._improve(kept, most, stop)
             moves = last = 0
-            while search.best is not None and moves < self.settings.moves + last:
+            while search.best is not None and moves < STILL + last:
                 if stop[0] or self.work >= most:
                     break
                 before = search.best_value
@@ -66,15 +77,14 @@ class Exchange:
 
     def keep_up(self, work: float, stop: NDArray[np.int64]) -> None:
         """Look for points in proportion to the work of the tree, until the flag is set."""
-        beside = self.settings.beside
-        most = math.sqrt(beside * work) if work >= beside else 0.0
+        most = math.sqrt(BESIDE * work) if work >= BESIDE else 0.0
         while self.search.best is not None and self.work < most and not stop[0]:
             self._improve(self._moved(), most, stop)
 
     def find_feasible(self) -> None:
         """Drop less from sets near the cheapest, until the budget covers it or the work ends."""
         search = self.search
-        most = self.work + self.settings.first_point * self._beginning
+        most = self.work + FIRST_POINT * self._beginning
         with stop_flag(search.monitor.deadline) as stop:
             # Few rows have few sets.
             for _ in range(self.rows.shape[0] ** 2):

@@ -49,72 +49,36 @@ class SearchSettings:
         node hold for all.
     expansions : int
         Number of nodes on which a thread branches before it returns its open nodes.
-    dive_work : float
-        Work of a thread before it returns its open nodes; at least one node.
-    tasks : int
-        Maximum number of nodes that are passed to threads in one round.
     round_work : float
         Work of one round of all threads, up to a factor of two.
     memory : float
         Bytes of open nodes above which the most recent nodes are searched first.
     record : float
         Bytes above which the record of the tree, and with it the proof, is discarded.
-    moves : int
-        Number of random moves of the incumbent without an improvement, besides as many as there
-        were up to the last one, after which the tree begins.
-    beginning : tuple of float
-        Work of the local search before the tree: least, and in nodes of the tree.
-    first_point : float
-        Work of the local search for a first point within a budget, in units of that before the
-        tree: without one no M is known.
-    beside : float
-        Work of the local search beside a tree of as much work; it grows as the square root of the
-        tree's.
-    candidates : int
-        Number of dropped rows, those with the largest margins, that an exchange tries to take in.
     easy : float
         Work of branch and bound after which the 0-1 loss gets better starting points and the conic
         relaxation, and ``l0(method="auto")`` ends.
-    objective_caps : tuple of float
-        Increasing caps of the objective for the search of a first feasible point, in units of the
-        longest row.
     searched_rows, searched_entries : int
         Number of observations, and of entries of a linear machine, up to which
         ``l0(method="auto")`` searches.
-    local_work : float
-        Work of the local search of ``l0(method="local")``.
     whole, rank : int
         Number of observations up to which a local search with a kernel has all columns of the
         factor, and the number of columns for more.
-    gram_columns : int
-        Number of columns of the factor from which a local search uses the Gram matrix.
-    joining, steps : int
-        Number of observations that join a working set in a round, and that become tight between two
-        checks of the deadline.
+    joining : int
+        Number of observations that join a working set in a round.
     """
 
     rounds: int = 2
     expansions: int = 64
-    dive_work: float = 2.5e6
-    tasks: int = 64
     round_work: float = 2.5e8
     memory: float = 2.0**30
     record: float = 2.0**27
-    moves: int = 40
-    beginning: tuple[float, float] = (1e8, 100.0)
-    first_point: float = 5.0
-    beside: float = 2e7
-    candidates: int = 8
     easy: float = 4e9
-    objective_caps: tuple[float, ...] = (1e4, 1e8, 1e16, 1e26)
     searched_rows: int = 60
     searched_entries: int = 500
-    local_work: float = 2e9
     whole: int = 3000
     rank: int = 40
-    gram_columns: int = 16
     joining: int = 300
-    steps: int = 100
 
     def ends_soon(self, statement: L0) -> bool:
         """Whether the size promises that a search ends."""

@@ -17,7 +17,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,6 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import up
 from svmcvx.certificate.rows import row_norms_above
-from svmcvx.fast.core.rows import Share
 from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.node_passes import DIGITS, DROPPED, KEPT, best_multiple, dive
 from svmcvx.fast.search.record import BoundedNodes, Leaf, TreeRecord, empty_node
@@ -33,11 +33,9 @@ from svmcvx.fast.search.state import SearchSettings, SearchState
 from svmcvx.solution import Status
 from svmcvx.system.deadline import stop_flag
 
-# Arrays of the dives of a thread: the stack, the nodes that were bounded, their bounds, and scratch
-# space, as for :func:`dive`.
-DiveSpace: TypeAlias = tuple[
-    tuple[NDArray[Any], ...], tuple[NDArray[Any], ...], tuple[NDArray[Any], ...], tuple[Any, ...]
-]
+# Work of a thread before it returns its open nodes, at least one node; nodes that are passed to
+# threads in one round, at most.
+DIVE_WORK, TASKS = 2.5e6, 64
 
 
 class TreeNode(NamedTuple):
@@ -75,15 +73,12 @@ class BranchAndBound:
         self.length = row_norms_above(search.H)
         r, n = self.HT.shape
         self.node_work = float(n * r * (r + 20))
-        self.expansions = int(
-            min(settings.expansions, max(1, settings.dive_work / (2 * self.node_work)))
-        )
+        self.expansions = int(min(settings.expansions, max(1, DIVE_WORK / (2 * self.node_work))))
         self.tasks = 2
         self.queue: list[TreeNode] = []
         self.nodes = 0
         self.record: TreeRecord | None = TreeRecord()
         self._begun = False
-        self._spaces: dict[tuple[int, int], DiveSpace] = {}
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
@@ -102,12 +97,12 @@ class BranchAndBound:
     def work(self) -> float:
         return self.nodes * self.node_work
 
-    def run(self, share: Share, enough: Callable[[], bool] = lambda: False) -> Status | None:
+    def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
         """Search to the end; None if `enough`, called before each round, is true earlier."""
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None if self._begun else self._begin()
             while status is None and not enough():
-                status = self._round(share)
+                status = self._round(pool)
         return status
 
     def _begin(self) -> Status | None:
@@ -152,7 +147,7 @@ class BranchAndBound:
         problem = (self.HT, self.length), loss, search.weight, search.k
         return problem, (*accuracy, search.wider, search.loose)
 
-    def _round(self, share: Share) -> Status | None:
+    def _round(self, pool: Executor) -> Status | None:
         """Pass the most promising nodes to threads, and process the results."""
         search, before = self.search, self.nodes
         upper = search.cutoff
@@ -173,18 +168,9 @@ class BranchAndBound:
                 upper = search.cutoff
             else:
                 chosen.append(node)
-        found: list[Dive | None] = [None] * len(chosen)
-
-        # Whoever is ready takes the next.
-        tasks = iter(range(len(chosen)))
-
-        def work(first: int, stride: int) -> None:
-            for task in tasks:
-                found[task] = self._dive(chosen[task], upper, 2 * self.expansions, first)
-
-        share(work)
+        most = 2 * self.expansions
+        found = list(pool.map(lambda node: self._dive(node, upper, most), chosen))
         for node, dived in zip(chosen, found, strict=True):
-            assert dived is not None  # noqa: S101 - each task was done
             base = self.nodes
             bounded = dived.bounded
             self.nodes += len(bounded.parents)
@@ -196,7 +182,7 @@ class BranchAndBound:
             for below in dived.nodes:
                 number = node.number if below.number < 0 else below.number + base
                 heapq.heappush(self.queue, below._replace(number=number))
-        best = min((dived for dived in found if dived), key=lambda dived: dived.value, default=None)
+        best = min(found, key=lambda dived: dived.value, default=None)
         if best is not None and best.value < upper:
             search.try_point(best.point)
         if self.exchange is not None:
@@ -205,7 +191,7 @@ class BranchAndBound:
             self.queue.clear()
         done = (self.nodes - before) * self.node_work
         if done < 0.5 * self.settings.round_work:
-            self.tasks = min(2 * self.tasks, self.settings.tasks)
+            self.tasks = min(2 * self.tasks, TASKS)
         elif done > self.settings.round_work:
             self.tasks = max(self.tasks // 2, 1)
         return search.report(self.open_bound)
@@ -221,40 +207,30 @@ class BranchAndBound:
         leaf = Leaf(bounded.rows.astype(np.int64), bounded.numbers)
         return max(node.bound, refined.nodes[0].bound if refined.nodes else math.inf), leaf
 
-    def _space(self, worker: int, most: int) -> DiveSpace:
-        """Return a thread's reused arrays for dives of up to `most` nodes."""
-        if (worker, most) not in self._spaces:
-            (r, n), free, room = self.HT.shape, self.search.free, most // 2 + 1
-            # Bounds of a node, two cuts of the interval of the bias among them.
-            entries, facts = max(self.settings.rounds, 1) + 2 * free, 5 if free else 3
-            stack: tuple[NDArray[Any], ...] = (
-                *(np.empty((room, n), dtype=np.int8), np.empty((room, n)), np.empty((room, r))),
-                *(np.empty((room, 2)), np.empty(room), np.empty(room)),
-                *(np.empty(room, dtype=np.int64) for _ in range(2)),
-            )
-            nodes = *(np.empty(most, dtype=np.int64) for _ in range(3)), np.empty((most, r))
-            bounds = (
-                np.empty((most, entries, facts)),
-                np.empty((most, entries, -(-n // 8)), dtype=np.uint8),
-                np.empty(most * entries * n, dtype=np.int32),
-                np.empty(most * entries * n),
-                np.empty((most, entries), dtype=np.int64),
-            )
-            scratch = tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r))
-            self._spaces[worker, most] = stack, nodes, bounds, scratch
-        return self._spaces[worker, most]
-
-    def _dive(
-        self, node: TreeNode, upper: float, most: int, worker: int = 0, *, refine: bool = False
-    ) -> Dive:
+    def _dive(self, node: TreeNode, upper: float, most: int, *, refine: bool = False) -> Dive:
         """Search below a node for at most `most` nodes, or bound a leaf to rounding."""
-        search, r = self.search, self.HT.shape[0]
+        search, (r, n), room = self.search, self.HT.shape, most // 2 + 1
         passed = self._problem(upper, refine=refine)
         upper = math.inf if refine else upper
-        stack, made_nodes, made_bounds, scratch = self._space(worker, most)
-        states, big_ms, starts, boxes, prices, bounds, undecided, names = stack
-        facts, marks, number_rows, numbers, behind = made_bounds
-        parents, decisions, used, points = made_nodes
+        # Bounds of a node, two cuts of the interval of the bias among them.
+        entries, width = max(self.settings.rounds, 1) + 2 * search.free, 5 if search.free else 3
+        states, big_ms = np.empty((room, n), dtype=np.int8), np.empty((room, n))
+        starts, boxes = np.empty((room, r)), np.empty((room, 2))
+        prices, bounds = np.empty(room), np.empty(room)
+        undecided, names, parents, decisions, used = (
+            np.empty(size, dtype=np.int64) for size in (room, room, most, most, most)
+        )
+        points, facts = np.empty((most, r)), np.empty((most, entries, width))
+        marks = np.empty((most, entries, -(-n // 8)), dtype=np.uint8)
+        number_rows = np.empty(most * entries * n, dtype=np.int32)
+        numbers = np.empty(most * entries * n)
+        behind = np.empty((most, entries), dtype=np.int64)
+        stack = states, big_ms, starts, boxes, prices, bounds, undecided, names
+        made_nodes, made_bounds = (
+            (parents, decisions, used, points),
+            (facts, marks, number_rows, numbers, behind),
+        )
+        scratch = tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r))
         slots = np.arange(len(states))
         states[0], big_ms[0], starts[0], boxes[0] = node.state, node.big_m, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
