@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -65,13 +65,15 @@ from svmcvx.system import memory
 # With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an
 # average row; κ counts as at least FEWEST here.
 FIRST_LAM = 4.0
+# Columns up to which the covariance with the ridge is a candidate for the model: its factor is a
+# dense square matrix.
+RIDGED = 500
+# Share of a time limit that is left for bounds, models and certificate.
+RESERVED = 0.25
 
 
-class ConicStart(NamedTuple):
-    """A starting point (w, V), and λ if it is known."""
-
-    U: Floats
-    lam: float | None
+# A starting point (w, V), and λ if it is known.
+ConicStart: TypeAlias = tuple[Floats, float | None]
 
 
 def start_from(statement: ConicLoss, warm: Solution) -> ConicStart:
@@ -117,7 +119,7 @@ def start_from(statement: ConicLoss, warm: Solution) -> ConicStart:
         U = w[:, None]
     known = warm.dual.get("lam", warm.hyperparameters.get("lam"))
     lam = math.nan if known is None else float(known)
-    return ConicStart(U, lam if 0 < lam < math.inf else None)
+    return U, lam if 0 < lam < math.inf else None
 
 
 def _hard_margin(statement: ConicLoss) -> Floats:
@@ -157,7 +159,7 @@ def begin(
     if hard_margin:
         U = _hard_margin(statement)[:, None]
     elif start is not None:
-        U, lam = start.U, start.lam if lam is None else lam
+        U, lam = start[0], start[1] if lam is None else lam
     if lam is None:
         total = float(data.weight.sum())
         lam = FIRST_LAM / (mean * max(statement.allowance, 1e-3 * total))
@@ -179,18 +181,11 @@ class ConicSettings:
         A sample is solved first if there are more observations than this (and than two samples).
     sample_size, sample_per_column : int
         Observations in the sample, and the least number of them for each column.
-    ridged : int
-        Columns up to which the covariance with the ridge is a candidate for the model: its factor
-        is a dense square matrix.
-    reserved : float
-        Share of a time limit that is left for bounds, models and certificate.
     """
 
     sample_above: int = 20_000
     sample_size: int = 5_000
     sample_per_column: int = 20
-    ridged: int = 500
-    reserved: float = 0.25
 
 
 @limited
@@ -326,7 +321,7 @@ def _solve(
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     limit, r = monitor.deadline, int(statement.factor.shape[1])
     if limit.remaining < math.inf:
-        monitor.deadline = limit.earlier(settings.reserved * limit.remaining)
+        monitor.deadline = limit.earlier(RESERVED * limit.remaining)
     # About six square matrices are in memory at once.
     memory.require(48.0 * float(r) ** 2, f"the matrices of {r} × {r}", "select features")
     start = None if warm_start is None else start_from(statement, warm_start)
@@ -334,7 +329,7 @@ def _solve(
     warm = start is not None and not search.hard_margin
     status = _run(search, rng, method, settings, warm=warm)
     late = status is not Status.OPTIMAL and search.monitor.out_of_time()
-    recovered = _recovered(statement, search, rounding, ridged=0 if late else settings.ridged)
+    recovered = _recovered(statement, search, rounding, ridged=0 if late else RIDGED)
     if late and limit.passed():
         # The proof of a dual point takes longer than the factorisation of a kernel matrix.
         recovered = recovered._replace(duals=[])
@@ -444,10 +439,6 @@ def _recovered(
             models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
     # A kernel model takes a linear system: it is computed for the best point only.
     if not search.fixed_lam:
-        values = [_trace(point) for point in points]
+        values = [float(sum(np.sum(part**2) for part in point)) for point in points]
     models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))
     return RecoveredPoints(models, [search.best_dual])
-
-
-def _trace(point: tuple[Floats, Floats]) -> float:
-    return float(sum(np.sum(part**2) for part in point))

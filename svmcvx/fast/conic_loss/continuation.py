@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,19 +45,10 @@ FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-13
 
 
-class LowRankStep(NamedTuple):
-    """A step, the decrease that the quadratic model predicts, and the solver of its system."""
-
-    step: Floats
-    predicted: float
-    solve: Solve
-
-
-class SecondDerivatives(NamedTuple):
-    """Second derivatives of the losses by scores: ``shift[i] I + rays[i] rays[i]'`` for a row."""
-
-    shift: Floats
-    rays: Floats
+# A step, the decrease that the quadratic model predicts, and the solver of its system.
+LowRankStep: TypeAlias = tuple[Floats, float, Solve]
+# Second derivatives of the losses by the scores of a row: shift_i I + rays_i rays_i'.
+SecondDerivatives: TypeAlias = tuple[Floats, Floats]
 
 
 class LowRankRelaxation:
@@ -119,10 +110,13 @@ class LowRankRelaxation:
             passes.total_loss(self.scores(), self.y, self.weight, self.ridge * self.squared_norms)
         )
 
-    def derivatives(self) -> tuple[float, Floats, Any]:
+    def derivatives(self) -> tuple[float, Floats, SecondDerivatives]:
         height, ridge = self.lam * self.weight, self.ridge * self.squared_norms
-        loss, slope, bend = differentiated(self.scores(), self.y, height, ridge)
-        return (self.penalty(self.U) + loss, 2.0 * self.U + np.asarray(self.L.T @ slope), bend)
+        S = self.scores()
+        slope, shift, rays = np.empty_like(S), np.empty(len(S)), np.empty_like(S)
+        loss = float(passes.loss_derivatives(S, self.y, height, ridge, slope, shift, rays))
+        gradient = 2.0 * self.U + np.asarray(self.L.T @ slope)
+        return self.penalty(self.U) + loss, gradient, (shift, rays)
 
     @cached_property
     def _gram(self) -> Floats:
@@ -139,7 +133,28 @@ class LowRankRelaxation:
         return np.asarray(2.0 * (unit + self.lam * self._gram))
 
     def _hessian(self, bend: SecondDerivatives) -> Floats:
-        H = second_derivatives(self.L, bend)
+        """The matrix of second derivatives by U, ordered column by column."""
+        shift, rays = bend
+        # Margins of 1 or more have no second derivative.
+        curved = np.flatnonzero((shift != 0) | (rays[:, 0] != 0))
+        X, shift, rays = self.L[curved], shift[curved], rays[curved]
+        r, k = int(X.shape[1]), rays.shape[1]
+        H = np.zeros((r * k, r * k), order="F")
+        places = [slice(a * r, (a + 1) * r) for a in range(k)]
+        if sp.issparse(X) or k == 1:
+            for a, b in zip(*np.triu_indices(k), strict=True):
+                H[places[a], places[b]] = weighted_gram(X, rays[:, a] * rays[:, b])
+        else:
+            # Entries of a block of products of scores and rows, which stays in the cache of a core.
+            step = max(1, (2**18) // (r * k))
+            for first in range(0, X.shape[0], step):
+                part, q = X[first : first + step], rays[first : first + step]
+                products = (q[:, :, None] * part[:, None, :]).reshape(part.shape[0], r * k)
+                H = dsyrk(1.0, products.T, beta=1.0, c=H, overwrite_c=True)
+        H = np.triu(H) + np.triu(H, 1).T
+        own = weighted_gram(X, shift)
+        for place in places:
+            H[place, place] += own
         H[np.diag_indices_from(H)] += 2.0
         return H
 
@@ -216,9 +231,7 @@ class LowRankRelaxation:
 
         step = -solve(gradient)
         image = (H @ step.T.ravel()).reshape(k, r).T
-        return LowRankStep(
-            step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve
-        )
+        return step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve
 
     def _conjugate_step(
         self, bend: SecondDerivatives, gradient: Floats, majoriser: Floats
@@ -248,7 +261,7 @@ class LowRankRelaxation:
         if step is None:
             return None
         predicted = -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * apply(step)))
-        return LowRankStep(step, predicted, solve)
+        return step, predicted, solve
 
     def sensitivity(self, solve: Solve | None) -> tuple[Floats, float]:
         """Return the derivatives of U and Σ s z by log λ at a stationary point."""
@@ -305,10 +318,15 @@ class LowRankRelaxation:
     def _length(self, q: Floats) -> float:
         """Minimise the convex F over τ ≥ 0 for VV' + τqq', by monotone Newton iterates."""
         u, v = self.margins()
-        a, height, tau = np.asarray(self.L @ q) ** 2, self.lam * self.weight, 0.0
+        square, a, tau = np.maximum(1.0 - u, 0.0) ** 2, np.asarray(self.L @ q) ** 2, 0.0
+        inside = square > 0
+        v, square, a = v[inside], square[inside], a[inside]
+        height = self.lam * self.weight[inside] * square * a
         for _ in range(30):
-            fall, bend = derivatives_along(u, v, a, height, tau)
-            pull = fall - float(q @ q)
+            # Minus the derivative of the losses by τ, and half of the second one.
+            bound = v + square + tau * a
+            terms = height / bound**2
+            pull, bend = float(np.sum(terms)) - float(q @ q), float(np.sum(terms * a / bound))
             # The length of a new column need not be exact.
             if tau > 0 and not pull > 1e-3:
                 break
@@ -325,50 +343,6 @@ class LowRankRelaxation:
         significant = sizes**2 > 1e-2 * self.ridge
         if not significant.all():
             self.U = np.column_stack([self.U[:, 0], basis[:, significant] * sizes[significant]])
-
-
-def differentiated(
-    S: Floats, y: Floats, height: Floats, ridge: Floats
-) -> tuple[float, Floats, SecondDerivatives]:
-    """Return the sum of the losses, and their first and second derivatives by the scores."""
-    slope, bend = np.empty_like(S), SecondDerivatives(np.empty(y.size), np.empty_like(S))
-    return float(passes.loss_derivatives(S, y, height, ridge, slope, *bend)), slope, bend
-
-
-def derivatives_along(
-    u: Floats, v: Floats, a: Floats, height: Floats, tau: float
-) -> tuple[float, float]:
-    """Return minus the sum of the losses' first derivatives by τ, and half that of the second."""
-    square = np.maximum(1.0 - u, 0.0) ** 2
-    inside = square > 0
-    bound = (v + square + tau * a)[inside]
-    terms = (height * square * a)[inside] / bound**2
-    return float(np.sum(terms)), float(np.sum(terms * a[inside] / bound))
-
-
-def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
-    """Return the losses' matrix of second derivatives by U, ordered column by column."""
-    # Margins of 1 or more have no second derivative.
-    curved = np.flatnonzero((bend.shift != 0) | (bend.rays[:, 0] != 0))
-    X, shift, rays = X[curved], bend.shift[curved], bend.rays[curved]
-    r, k = int(X.shape[1]), rays.shape[1]
-    H = np.zeros((r * k, r * k), order="F")
-    places = [slice(a * r, (a + 1) * r) for a in range(k)]
-    if sp.issparse(X) or k == 1:
-        for a, b in zip(*np.triu_indices(k), strict=True):
-            H[places[a], places[b]] = weighted_gram(X, rays[:, a] * rays[:, b])
-    else:
-        # Entries of a block of products of scores and rows, which stays in the cache of a core.
-        step = max(1, (2**18) // (r * k))
-        for first in range(0, X.shape[0], step):
-            part, q = X[first : first + step], rays[first : first + step]
-            products = (q[:, :, None] * part[:, None, :]).reshape(part.shape[0], r * k)
-            H = dsyrk(1.0, products.T, beta=1.0, c=H, overwrite_c=True)
-    H = np.triu(H) + np.triu(H, 1).T
-    own = weighted_gram(X, shift)
-    for place in places:
-        H[place, place] += own
-    return H
 
 
 # Margins below this are too small for the point to be a multiple of the hard-margin solution.
@@ -579,15 +553,6 @@ class Continuation:
         finally:
             problem.U, problem.ridge = here
 
-    def _at(self, U: Floats) -> tuple[Floats, Floats]:
-        with self._moved(U, self.problem.ridge):
-            return self.problem.multipliers()
-
-    def _refined_at(self, U: Floats) -> tuple[Floats, Floats] | None:
-        """Return the refined γ and α of another point without a ridge."""
-        with self._moved(U, 0.0):
-            return self._refined()
-
     def _refined(self) -> tuple[Floats, Floats] | None:
         """Return γ and α; near margin 1 by non-negative least squares on stationarity."""
         problem = self.problem
@@ -651,18 +616,17 @@ class Continuation:
                 attained = self._upper()
             if attained < upper:
                 upper, point = attained, (tight, 0.0)
-        sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
+        sources: list[tuple[tuple[Floats, float], Callable[[], tuple[Floats, Floats] | None]]] = []
         # Columns up to which earlier ones do so too where the margins may already be those of the
         # optimum, or λ is not given.
         if not early or (self.problem.rank <= 100 and (tight is not None or not self.fixed_lam)):
-            sources = [
-                self.problem.multipliers,
-                self._refined,
-                *(partial(self._at, U) for U in self.ends),
-            ]
-            sources += [] if tight is None else [partial(self._refined_at, tight)]
-        for source in sources:
-            found = source()
+            here, evaluated = (self.problem.U, self.problem.ridge), self.problem.multipliers
+            sources = [(here, evaluated), (here, self._refined)]
+            sources += [((U, self.problem.ridge), evaluated) for U in self.ends]
+            sources += [] if tight is None else [((tight, 0.0), self._refined)]
+        for place, multipliers in sources:
+            with self._moved(*place):
+                found = multipliers()
             if found is None:
                 continue
             repaired = self.statement.repair(self._dual_point(*found))

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from svmcvx.fast.core.active_set_passes import backward, forward
 from svmcvx.system.compilation import compiled
 
 # Share of the way to the nearest bound.
@@ -132,20 +133,6 @@ def _factorise(H):
     return True
 
 
-@compiled(inner=True, error_model="numpy")
-def _solve(L, x):
-    """Overwrite x by the solution of LL'x = x."""
-    n = x.size
-    for i in range(n):
-        for j in range(i):
-            x[i] -= L[i, j] * x[j]
-        x[i] /= L[i, i]
-    for i in range(n - 1, -1, -1):
-        x[i] /= L[i, i]
-        for j in range(i):
-            x[j] -= L[i, j] * x[i]
-
-
 @compiled(inner=True, error_model="numpy", allocates=True)
 def _add_losses(Z, codes, D, rest, share, H):
     n, r = Z.shape
@@ -188,7 +175,8 @@ def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
         for k in range(m):
             for a in range(r):
                 x[k * r + a] += row[k] * Z[i, a]
-    _solve(L, x)
+    forward(L, x.size, x)
+    backward(L, x.size, x)
     for a in range(r):
         mean = 0.0
         for k in range(m):

@@ -55,6 +55,16 @@ from svmcvx.model import MulticlassModel
 from svmcvx.numerical import NewtonStep, newton
 from svmcvx.solution import Status
 
+# First penalty σ of the hinges, in units in which a step moves scores by about 1, without and with
+# multipliers to start from.
+FIRST_STIFFNESS, WARM_STIFFNESS = 10.0, 1e3
+# Steps that promise less than rounding and do not reduce the gap, or dual points that hardly do,
+# after which the method ends.
+PATIENCE = 25
+# Rows of a system above which conjugate gradients are used, and multiplications of a factorisation
+# above which they are, for hinges and for smooth losses, whose preconditioner is better.
+LARGEST_DIRECT, DIRECT_WORK, SMOOTH_DIRECT_WORK = 6000, 3e10, 5e6
+
 
 @dataclass(frozen=True)
 class MulticlassSettings:
@@ -66,35 +76,9 @@ class MulticlassSettings:
     interior_work : float
         Multiplications of an interior-point step up to which these steps, which are not vectorised,
         are taken first.
-    first_stiffness, warm_stiffness : float
-        First penalty σ of the hinges, in units in which a step moves scores by about 1, without and
-        with multipliers to start from.
-    patience : int
-        Steps that promise less than rounding and do not reduce the gap, or dual points that hardly
-        do, after which the method ends.
-    largest_direct : int
-        Rows of a system above which conjugate gradients are used.
-    direct_work, smooth_direct_work : float
-        Multiplications of a factorisation above which they are, for hinges and for smooth losses,
-        whose preconditioner is better.
-    forcing : float
-        Relative accuracy of conjugate gradients.
-    cg_limit : int
-        Products in a run of them, at most.
-    largest_block : int
-        Columns up to which their preconditioner has a block for each class, and not a diagonal.
     """
 
     interior_work: float = 3e6
-    first_stiffness: float = 10.0
-    warm_stiffness: float = 1e3
-    patience: int = 25
-    largest_direct: int = 6000
-    direct_work: float = 3e10
-    smooth_direct_work: float = 5e6
-    forcing: float = 0.1
-    cg_limit: int = 400
-    largest_block: int = 1500
 
 
 def penalty_of(statement: MulticlassStatement, system: ScoreSystem) -> PairPenalty:
@@ -255,10 +239,9 @@ class AugmentedNewton:
         monitor: Monitor,
         U: Floats,
         alpha: Floats | None,
-        settings: MulticlassSettings,
     ) -> None:
         self.system, self.bounds, self.monitor = system, bounds, monitor
-        self.settings, self.penalty = settings, penalty
+        self.penalty = penalty
         self.loss = bounds.statement.loss
         self.U, self.S, self.alpha = U, np.asarray(system.Z @ U), alpha
         smooth = self.loss.smooth and not isinstance(self.loss, SmoothedHingeSum)
@@ -292,9 +275,7 @@ class AugmentedNewton:
         if penalty.p == 2:
             rho = 2.0 * penalty.lam * self.system.shape[1]
         self.unit = min(rho / squares, weight)
-        envelope.sigma = self.unit * (
-            self.settings.first_stiffness if alpha is None else self.settings.warm_stiffness
-        )
+        envelope.sigma = self.unit * (FIRST_STIFFNESS if alpha is None else WARM_STIFFNESS)
         if alpha is not None:
             envelope.start(alpha)
 
@@ -316,7 +297,7 @@ class AugmentedNewton:
         elif self.promised <= 1e-15 * self.rounded:
             self.idle += 1
         self.smallest = min(self.smallest, self.monitor.gap)
-        stuck = max(self.idle, self.fruitless) > self.settings.patience
+        stuck = max(self.idle, self.fruitless) > PATIENCE
         # Steps of any kind without a smaller gap after which it ends.
         if status is None and (stuck or steps - self.improved > 300):
             status = Status.INACCURATE
@@ -427,24 +408,24 @@ class AugmentedNewton:
 
     def _direction(self) -> Floats:
         """Return the Newton step, by the system that costs least."""
-        system, settings, terms = self.system, self.settings, self.terms
+        system, terms = self.system, self.terms
         curvature, gradient = self._curvature(), self.gradient
         (r, c), n = system.shape, system.scores.data.n
         terms.damp(gradient)
         rows = system.unknowns if terms.shift_invariant else r * c
         faces = curvature.owner.size if isinstance(curvature, FaceCurvature) else n * c**2 / 2
         work = rows**3 / 3.0 + faces * r**2
-        limit = settings.smooth_direct_work if self.envelope is None else settings.direct_work
+        limit = SMOOTH_DIRECT_WORK if self.envelope is None else DIRECT_WORK
         if isinstance(curvature, FaceCurvature):
             m = curvature.owner.size
             own = m**3 / 3.0 + 4.0 * m**2 + min(n, m) ** 2 * r
             inverse = terms.inverse()
-            if inverse is not None and m <= settings.largest_direct and own <= min(work, limit):
+            if inverse is not None and m <= LARGEST_DIRECT and own <= min(work, limit):
                 step = system.observation_step(gradient, curvature, inverse, terms.damping)
                 if step is not None:
                     self.kinds.add("by observations")
                     return step
-        if rows <= settings.largest_direct and work <= limit:
+        if rows <= LARGEST_DIRECT and work <= limit:
             self.kinds.add("by classes")
             step = system.direct_step(gradient, curvature, terms)
             if not terms.shift_invariant:
@@ -455,15 +436,7 @@ class AugmentedNewton:
                 )
             return step
         self.kinds.add("conjugate gradients")
-        return system.iterative_step(
-            gradient,
-            curvature,
-            terms,
-            forcing=settings.forcing,
-            limit=settings.cg_limit,
-            stop=self.monitor.out_of_time,
-            largest_block=settings.largest_block,
-        )
+        return system.iterative_step(gradient, curvature, terms, stop=self.monitor.out_of_time)
 
 
 @quietly

@@ -189,7 +189,7 @@ def _solved(
                     (status, steps, alpha), U = tried, bounds.U
             if status is Status.INACCURATE:
                 methods.append("newton")
-                method = AugmentedNewton(system, penalty, bounds, monitor, U, alpha, chosen)
+                method = AugmentedNewton(system, penalty, bounds, monitor, U, alpha)
                 status, more = method.run()
                 steps += more
                 options["linear_systems"] = ", ".join(sorted(method.kinds)) or "none"

@@ -237,12 +237,14 @@ class ScoreSystem:
         curvature: Curvature,
         penalty: PairTerms,
         *,
-        forcing: float,
-        limit: int,
+        forcing: float = 0.1,
+        limit: int = 400,
         stop: Callable[[], bool] = lambda: False,
-        largest_block: int,
+        largest_block: int = 1500,
     ) -> Floats:
-        """Return the step by conjugate gradients, preconditioned by class blocks or a diagonal."""
+        """Return the step by at most `limit` conjugate gradients to an accuracy of `forcing`,
+        preconditioned by class blocks of up to `largest_block` columns, or by a diagonal.
+        """
         normalised = centred if penalty.shift_invariant else np.asarray
         solve = self._preconditioner(curvature, penalty, largest_block)
         found = conjugate_gradients(
