@@ -100,8 +100,6 @@ def zero_one(
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the
         search draws nothing.
-    settings : SearchSettings, optional
-        Parameters of the search.
 
     Returns
     -------
@@ -178,8 +176,6 @@ def ramp(
         Weight of the losses, positive; 1 by default.
     max_iter : int
         Rounds of the search.
-    settings : SearchSettings, optional
-        Parameters of the search.
 
     Returns
     -------
@@ -254,8 +250,6 @@ def l0(
         ``settings.searched_rows`` observations (60) and up to ``settings.searched_entries``
         entries of a linear machine (500), for a work of ``settings.easy``, and is "local" for
         more.
-    settings : SearchSettings, optional
-        Parameters of the search.
 
     Returns
     -------

@@ -366,15 +366,11 @@ def _run(
 
 
 def minimised_relaxation(
-    statement: ConicLoss,
-    monitor: Monitor,
-    rng: np.random.Generator,
-    settings: ConicSettings | None = None,
+    statement: ConicLoss, monitor: Monitor, rng: np.random.Generator
 ) -> Continuation:
     """Return the continuation at its best point for a statement, within a monitor's limits."""
-    settings = settings or ConicSettings()
     search = begin(statement, monitor, None, "auto")
-    _run(search, rng, "auto", settings, warm=False)
+    _run(search, rng, "auto", ConicSettings(), warm=False)
     return search
 
 

@@ -186,11 +186,6 @@ class GrowingWorkingSet:
     def n(self) -> int:
         return int(self.members.size)
 
-    @property
-    def support(self) -> Indices:
-        """Tight observations, by their numbers in the working set."""
-        return np.asarray(self.state.S[: self.state.tight[0]], dtype=np.intp)
-
     def coefficients(self) -> Floats:
         v = np.zeros(self.space.data.n)
         v[self.members] = self.state.v

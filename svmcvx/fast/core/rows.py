@@ -29,15 +29,9 @@ Indices: TypeAlias = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class RowCacheSettings:
-    """Parameters of the cache of kernel rows.
-
-    Parameters
-    ----------
-    double_precision : int
-        Number of observations up to which rows are always stored in float64. There float32 saves
-        little time, and with float64 the gap can reach rounding.
-    kept : float
-        Share of all rows for which the cache must have room, or none is stored.
+    """Observations up to which rows are always stored in float64, where float32 saves little time
+    and the gap can reach rounding; and the share of all rows for which the cache must have room, or
+    none is stored.
     """
 
     double_precision: int = 4000

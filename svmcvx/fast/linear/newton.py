@@ -51,6 +51,7 @@ from scipy.linalg.lapack import dposv
 from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import BinaryData, Features
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
@@ -65,7 +66,7 @@ from svmcvx.numerical import (
     newton,
     semidefinite_solution,
 )
-from svmcvx.solution import Status
+from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
 
 
@@ -300,15 +301,9 @@ PATIENCE, LONGEST_IDLE = 15, 200
 
 @dataclass(frozen=True)
 class LinearNewtonSettings:
-    """Parameters of the algorithms of :func:`svmcvx.fast.linear.newton.minimise`.
-
-    Parameters
-    ----------
-    direct_work : float
-        Multiplications up to which a Newton system is formed and factored; ten times as many for
-        p < 2, whose systems are ill-conditioned; conjugate gradients beyond.
-    largest_system : int
-        Unknowns of a system that is factored, at most.
+    """Multiplications up to which a Newton system is formed and factored, ten times as many for
+    p < 2, whose systems are ill-conditioned, and the most unknowns of one; conjugate gradients
+    beyond.
     """
 
     direct_work: float = 4e9
@@ -487,13 +482,30 @@ def linear_model(
     )
 
 
-def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
-    """Return w of a linear model of as many features, in the columns of ``space.X``, or None."""
-    if not space.is_linear or not isinstance(model, LinearModel):
-        return None
-    if model.coef.shape != (space.data.X.shape[1],) or not np.isfinite(model.coef).all():
-        return None
-    return np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
+def earlier_point(
+    statement: Any, warm: Solution | None, entry: str
+) -> tuple[Floats | None, Floats | None]:
+    """Return w of an earlier solution, in the columns of ``space.X``, and the multipliers `entry`;
+    None for what does not fit.
+    """
+    if warm is None:
+        return None, None
+    space, model, w = statement.space, warm.model, None
+    features, rows = (space.data.X.shape[1],), space.data.rows
+    if space.is_linear and isinstance(model, LinearModel) and model.coef.shape == features:
+        penalised = space.intercept == "penalised"
+        found = np.append(model.coef, model.intercept) if penalised else model.coef
+        w = found if np.isfinite(model.coef).all() else None
+    alpha = warm.dual.get(entry)
+    if alpha is not None and np.shape(alpha) in ((rows,), (space.data.n,)):
+        return w, statement.entry({entry: alpha}, entry)
+    if w is None and warm.dual:
+        got = "none" if alpha is None else f"one of shape {np.shape(alpha)}"
+        raise DataError(
+            f"warm_start does not fit: its dual point needs the entry {entry!r} of shape ({rows},),"
+            f" got {got}; pass a solution of {statement.name} for the same data"
+        )
+    return w, None
 
 
 def kernel_for(data: BinaryData, kernel: KernelLike, cost: float = 0.0) -> KernelLike:

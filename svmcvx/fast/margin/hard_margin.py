@@ -91,16 +91,8 @@ class ActiveSetSettings:
 
 @dataclass(frozen=True)
 class HardMarginSettings:
-    """Parameters of the algorithms of :func:`hard_margin`.
-
-    Parameters
-    ----------
-    active_set : ActiveSetSettings
-        Of the active-set method.
-    rows : RowCacheSettings
-        Of the cache of kernel rows, for pSMO.
-    decomposition : DecompositionSettings
-        Of pSMO.
+    """Parameters of :func:`hard_margin`: of the active-set method, and for pSMO of the cache of
+    kernel rows and of the decomposition.
     """
 
     active_set: ActiveSetSettings = field(default_factory=ActiveSetSettings)

@@ -68,16 +68,8 @@ KERNEL_METHODS, LINEAR_METHODS = ("auto", "smo"), ("auto", "newton")
 
 @dataclass(frozen=True)
 class PSVMSettings:
-    """Parameters of the algorithms of :func:`psvm` with a kernel.
-
-    Parameters
-    ----------
-    rows : RowCacheSettings
-        Of kernel rows and their cache.
-    decomposition : DecompositionSettings
-        Of pSMO.
-    low_rank : LowRankSettings
-        Of Newton's method on a factor of low rank.
+    """Parameters of :func:`psvm` with a kernel: of its rows and their cache, of pSMO, and of
+    Newton's method on a factor of low rank.
     """
 
     rows: RowCacheSettings = field(default_factory=RowCacheSettings)

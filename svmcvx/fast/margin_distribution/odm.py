@@ -33,7 +33,7 @@ from svmcvx.fast.linear.newton import (
     BestPoint,
     LinearNewtonSettings,
     LinearProblem,
-    earlier_coefficients,
+    earlier_point,
     kernel_for,
     linear_model,
     minimise,
@@ -65,17 +65,9 @@ SHORT_EPOCHS = 4
 
 @dataclass(frozen=True)
 class ODMSettings:
-    """Parameters of the algorithms of :func:`odm`.
-
-    Parameters
-    ----------
-    largest_gram : int
-        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its
-        factor.
-    newton : LinearNewtonSettings
-        For Newton's method.
-    largest_rank : int
-        Rank of the partial factor with which ``method="blocks"`` begins.
+    """Parameters of :func:`odm`: the most observations of which ``method="auto"`` keeps a Gram
+    matrix and its factor, those of Newton's method, and the rank of the partial factor with which
+    ``method="blocks"`` begins.
     """
 
     largest_gram: int = 5000
@@ -185,10 +177,10 @@ def odm(
             f' {space.kernel or "kernel=None"}; use method="auto"'
         )
     # A linear problem accepts a solution for other rows.
-    w, theta = start_from(
-        statement,
-        earlier_solution(start_of(warm_start, statement), None if space.is_linear else statement),
+    earlier = earlier_solution(
+        start_of(warm_start, statement), None if space.is_linear else statement
     )
+    w, theta = earlier_point(statement, earlier, "theta")
     warm = w is not None or theta is not None
 
     def run(monitor: Monitor, start: tuple[Floats | None, Floats | None] | None) -> Found:
@@ -248,23 +240,6 @@ def linear_problem(statement: ODM, rows: Any) -> LinearProblem:
     loss = band(statement.C1, statement.C2, statement.D)
     expands = not statement.space.is_linear
     return LinearProblem(rows, statement.y, statement.share, loss, kernel_expansion=expands)
-
-
-def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
-    """Return (w, θ) of an earlier solution, None for the missing ones."""
-    if warm is None:
-        return None, None
-    w = earlier_coefficients(statement.space, warm.model)
-    entry, rows = warm.dual.get("theta"), statement.space.data.rows
-    if entry is not None and np.shape(entry) in ((rows,), (statement.space.data.n,)):
-        return w, statement.entry({"theta": entry}, "theta")
-    if w is None and warm.dual:
-        found = "none" if entry is None else f"one of shape {np.shape(entry)}"
-        raise DataError(
-            f"warm_start does not fit: its dual point needs the entry 'theta' of shape ({rows},),"
-            f" got {found}; pass a solution of odm for the same data"
-        )
-    return w, None
 
 
 def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:

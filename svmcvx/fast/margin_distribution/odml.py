@@ -46,7 +46,7 @@ from svmcvx.fast.linear.newton import (
     BestPoint,
     LinearNewtonSettings,
     LinearProblem,
-    earlier_coefficients,
+    earlier_point,
     kernel_for,
     linear_model,
     minimise,
@@ -64,13 +64,7 @@ from svmcvx.system import memory
 
 @dataclass(frozen=True)
 class ODMLSettings:
-    """Parameters of the algorithms of :func:`odml`.
-
-    Parameters
-    ----------
-    newton : LinearNewtonSettings
-        For Newton's method.
-    """
+    """Parameters of :func:`odml`: those of Newton's method."""
 
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
 
@@ -226,7 +220,8 @@ def whitened_problem(statement: ODML) -> LinearProblem:
         statement.C * c,
         hinge_power(1.0),
         linear_term=statement.lam2 * (rows.T @ c),
-        kernel_expansion=not has_coordinates(statement),
+        # With as many columns those of the factor are the columns of the data.
+        kernel_expansion=not (space.is_linear and space.X.shape[1] <= n),
     )
 
 
@@ -251,32 +246,17 @@ def _unwhitened(
     return minimise(problem, monitor, w=w, alpha=alpha, settings=newton)
 
 
-def has_coordinates(statement: ODML) -> bool:
-    """Return whether the columns of the factor are the columns of the data."""
-    space = statement.space
-    return space.is_linear and space.X.shape[1] <= space.X.shape[0]
-
-
 def start_from(statement: ODML, warm: Solution | None) -> Floats | None:
     """Return an earlier solution's multipliers at the present C, or those of its coefficients."""
-    if warm is None:
-        return None
-    data, upper_bound = statement.space.data, statement.upper_bound()
-    alpha = warm.dual.get("alpha")
-    if alpha is not None and np.shape(alpha) in ((data.rows,), (data.n,)):
+    w, alpha = earlier_point(statement, warm, "alpha")
+    if warm is not None and alpha is not None:
         earlier = warm.hyperparameters.get("C", statement.C)
         ratio = statement.C / earlier if isinstance(earlier, (int, float)) and earlier > 0 else 1.0
-        return np.clip(statement.entry({"alpha": alpha}, "alpha") * ratio, 0.0, upper_bound)
-    w = earlier_coefficients(statement.space, warm.model)
-    if w is not None:
-        return np.where(statement.y * np.asarray(statement.space.X @ w) < 1.0, upper_bound, 0.0)
-    if warm.dual:
-        found = "none" if alpha is None else f"one of shape {np.shape(alpha)}"
-        raise DataError(
-            "warm_start does not fit: its dual point needs the entry 'alpha' of shape"
-            f" ({data.rows},), got {found}; pass a solution of odml for the same data"
-        )
-    return None
+        return np.clip(alpha * ratio, 0.0, statement.upper_bound())
+    if w is None:
+        return None
+    short = statement.y * np.asarray(statement.space.X @ w) < 1.0
+    return np.where(short, statement.upper_bound(), 0.0)
 
 
 def points_of(statement: ODML, problem: LinearProblem, point: BestPoint) -> RecoveredPoints:

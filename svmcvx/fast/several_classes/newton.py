@@ -68,14 +68,8 @@ LARGEST_DIRECT, DIRECT_WORK, SMOOTH_DIRECT_WORK = 6000, 3e10, 5e6
 
 @dataclass(frozen=True)
 class MulticlassSettings:
-    """Parameters of the algorithms of :func:`~svmcvx.fast.multiclass` and
-    :func:`~svmcvx.fast.m3svm`.
-
-    Attributes
-    ----------
-    interior_work : float
-        Multiplications of an interior-point step up to which these steps, which are not vectorised,
-        are taken first.
+    """Multiplications of an interior-point step up to which these steps, which are not vectorised,
+    are taken first.
     """
 
     interior_work: float = 3e6
