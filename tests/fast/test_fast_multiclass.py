@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
+from svmcvx.fast.several_classes import newton, systems
 from svmcvx.fast.several_classes import projection_passes as passes
 from svmcvx.fast.several_classes.newton import Envelope, MulticlassSettings, Projection, penalty_of
 from svmcvx.fast.several_classes.solvers import m3svm, multiclass
@@ -125,8 +126,9 @@ def test_no_way_to_solve_the_systems_changes_the_optimum(solve, monkeypatch):
     direct = solve(X, y, settings=NEWTON)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
     for block, data in ((0, sp.csr_array(X)), (1500, X)):
-        products = dataclasses.replace(NEWTON, largest_direct=0, largest_block=block)
-        found = solve(data, y, settings=products)
+        monkeypatch.setattr(newton, "LARGEST_DIRECT", 0)
+        monkeypatch.setattr(systems, "LARGEST_BLOCK", block)
+        found = solve(data, y, settings=NEWTON)
         assert found.attempts[0].options["linear_systems"] == "conjugate gradients"
         assert found.certificate.gap <= 1e-6
         overlap(found, direct)
@@ -201,7 +203,7 @@ def test_newtons_method_goes_on_where_the_interior_point_steps_gain_nothing_more
     ],
     ids=str,
 )
-def test_the_newton_steps_are_the_same_and_take_the_gradient_away(options, sparse):
+def test_the_newton_steps_are_the_same_and_take_the_gradient_away(options, sparse, monkeypatch):
     X, y = design("plain", 8, n=40)
     data = sp.csr_array(X) if sparse else X + 2.0
     build = sx.m3svm if "p" in options else sx.multiclass
@@ -235,9 +237,8 @@ def test_the_newton_steps_are_the_same_and_take_the_gradient_away(options, spars
     damping = terms.damping = 0.0 if "p" in options else 1e-3
     by_classes = system.direct_step(gradient, curvature, terms)
     for block in (0, 1500):
-        by_products = system.iterative_step(
-            gradient, curvature, terms, forcing=1e-12, limit=2000, largest_block=block
-        )
+        monkeypatch.setattr(systems, "LARGEST_BLOCK", block)
+        by_products = system.iterative_step(gradient, curvature, terms, forcing=1e-12, limit=2000)
         np.testing.assert_allclose(by_classes, by_products, rtol=1e-6, atol=1e-8)
     if loss.name in ("hinge", "crammer_singer", "topk") and penalty.p >= 2:
         by_observations = system.observation_step(gradient, curvature, terms.inverse(), damping)

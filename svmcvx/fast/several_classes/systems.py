@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = NDArray[np.intp]
 
+# Columns up to which the preconditioner has a block for each class, and not a diagonal.
+LARGEST_BLOCK = 1500
+
 
 class SeparateCurvature:
     """Second derivatives h, shape (n, c − 1), of a sum of losses of one difference each."""
@@ -240,13 +243,12 @@ class ScoreSystem:
         forcing: float = 0.1,
         limit: int = 400,
         stop: Callable[[], bool] = lambda: False,
-        largest_block: int = 1500,
     ) -> Floats:
         """Return the step by at most `limit` conjugate gradients to an accuracy of `forcing`,
-        preconditioned by class blocks of up to `largest_block` columns, or by a diagonal.
+        preconditioned by class blocks or, where columns are many, by a diagonal.
         """
         normalised = centred if penalty.shift_invariant else np.asarray
-        solve = self._preconditioner(curvature, penalty, largest_block)
+        solve = self._preconditioner(curvature, penalty)
         found = conjugate_gradients(
             lambda D: normalised(self.product(D, curvature, penalty)),
             -normalised(gradient),
@@ -258,11 +260,11 @@ class ScoreSystem:
         return found.x
 
     def _preconditioner(
-        self, curvature: Curvature, penalty: PairTerms, largest_block: int
+        self, curvature: Curvature, penalty: PairTerms
     ) -> Callable[[Floats], Floats]:
         r, c = self.shape
         # Entries of all blocks together up to which it has them.
-        if r > largest_block or c * r**2 > 5e7:
+        if r > LARGEST_BLOCK or c * r**2 > 5e7:
             squared = self.Z.power(2) if self.sparse else self.Z**2
             diagonal = np.empty((r, c))
             for k in range(c):
