@@ -19,14 +19,11 @@ from svmcvx.experiments.paths import RULES, Piece
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.7, outliers="spread", seed=3)
 MACHINES = {
     "psvm p=1": (sx.PSVMClassifier(p=1.0), {"C": (0.01, 100.0)}),
-    "psvm p=1.5": (sx.PSVMClassifier(p=1.5), {"C": (0.01, 100.0)}),
-    "psvm rbf": (sx.PSVMClassifier(p=2.0, kernel="rbf"), {"C": (0.1, 10.0)}),
-    "balanced": (sx.PSVMClassifier(p=2.0, class_weight="balanced"), {"C": (0.1, 10.0)}),
-    "psvm exponent": (sx.PSVMClassifier(C=0.5), {"p": (1.0, 3.0)}),
-    "psvm exponent rbf": (
-        sx.PSVMClassifier(kernel="rbf", class_weight="balanced"),
-        {"p": (1.5, 2.5)},
+    "psvm rbf": (
+        sx.PSVMClassifier(p=1.5, kernel="rbf", class_weight="balanced"),
+        {"C": (0.1, 10.0)},
     ),
+    "psvm exponent": (sx.PSVMClassifier(C=0.5), {"p": (1.0, 3.0)}),
     "l1": (sx.PSVMClassifier(penalty="l1", p=2.0, intercept="none"), {"C": (0.1, 1.0)}),
     "odm D": (sx.ODMClassifier(C1=10.0, C2=10.0), {"D": (0.0, 0.5)}),
     "odml": (sx.ODMLClassifier(), {"lam1": (0.1, 1.0)}),

@@ -58,18 +58,8 @@ NAMES, POINTS = (
 WEIGHT = np.linspace(0.5, 2.0, len(Y))
 # An estimator, a grid, and what else is passed to both searches.
 SEARCHES = {
-    **{
-        f"psvm {p} {kernel}": (
-            sx.PSVMClassifier(p=p, kernel=kernel, coef0=1.0, **FAST),
-            {"C": VALUES},
-            {},
-        )
-        for p in (1.0, 1.5, 2.0)
-        for kernel in (None, "rbf", "poly")
-    },
-    "odm": (sx.ODMClassifier(**FAST), {"C1": VALUES}, {}),
+    "psvm": (sx.PSVMClassifier(p=1.5, kernel="poly", coef0=1.0, **FAST), {"C": VALUES}, {}),
     "odml": (sx.ODMLClassifier(kernel="rbf", **FAST), {"lam1": [0.01, 0.1, 1.0]}, {}),
-    "general": (sx.PSVMClassifier(tol=1e-7, solver="clarabel"), {"C": [0.1, 1.0]}, {}),
     "conic": (sx.ConicSVMClassifier(solver="clarabel", tol=1e-5), {"lam": [1.0]}, {}),
     "a list of grids": (
         sx.PSVMClassifier(**FAST),
@@ -94,12 +84,7 @@ SEARCHES = {
     **{
         f"scored by {number}": (SCALED, {"psvmclassifier__C": VALUES}, {"scoring": scoring})
         for number, scoring in enumerate(
-            (
-                "balanced_accuracy",
-                "roc_auc",
-                make_scorer(balanced_accuracy_score),
-                seeing_the_pipeline,
-            )
+            ("roc_auc", make_scorer(balanced_accuracy_score), seeing_the_pipeline)
         )
     },
     "groups": (
@@ -161,10 +146,9 @@ def test_a_model_whose_problem_is_not_known_is_not_called_uncertified():
 def test_intervals_hold_the_optimum_of_each_fold():
     table = sx.select(sx.PSVMClassifier(p=1.5, kernel="rbf", **FAST), {"C": VALUES}, X, Y, cv=3)
     for k, (train, _) in enumerate(StratifiedKFold(3).split(X, Y)):
-        for i, C in enumerate(VALUES):
-            optimum = sx.solve(
-                sx.psvm_dual(X[train], Y[train], C=C, p=1.5, kernel="rbf")
-            ).certificate
+        for i, C in enumerate(VALUES[1:3], start=1):
+            problem = sx.psvm_dual(X[train], Y[train], C=C, p=1.5, kernel="rbf")
+            optimum = sx.solve(problem).certificate
             assert table[f"split{k}_lower"][i] <= optimum.upper
             assert table[f"split{k}_upper"][i] >= optimum.lower
 
@@ -263,30 +247,26 @@ def test_data_of_all_kinds():
     model = sx.PSVMClassifier(p=2.0, **FAST)
     expected = sx.select(model, {"C": VALUES}, X, Y, cv=3)
     for data, labels in [
-        (frame, pd.Series(names)),
         (X.tolist(), names.tolist()),
         (sp.csr_matrix(X), names),
         (sp.coo_array(X), names),
+        (frame, pd.Series(names)),
     ]:
         table = sx.select(model, {"C": VALUES}, data, labels, cv=3)
         assert_same_answers(table, expected)
-    assert list(
-        sx.select(model, {"C": VALUES}, frame, names, cv=3).best_estimator_.feature_names_in_
-    ) == list(frame)
+    assert list(table.best_estimator_.feature_names_in_) == list(frame)
 
 
 def test_sample_weights_reach_the_final_estimator():
     weight = np.random.default_rng(0).integers(0, 4, Y.size).astype(float)
-    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, **FAST))
     grid = {"psvmclassifier__C": VALUES}
-    table = sx.select(model, grid, X, Y, cv=3, sample_weight=weight)
-    search = GridSearchCV(model, grid, cv=3).fit(X, Y, psvmclassifier__sample_weight=weight)
-    assert table["mean_test_score"].tolist() == pytest.approx(
-        search.cv_results_["mean_test_score"].tolist()
-    )
+    table = sx.select(SCALED, grid, X, Y, cv=3, sample_weight=weight)
+    search = GridSearchCV(SCALED, grid, cv=3).fit(X, Y, psvmclassifier__sample_weight=weight)
+    scores = search.cv_results_["mean_test_score"].tolist()
+    assert table["mean_test_score"].tolist() == pytest.approx(scores)
     difference = table.best_estimator_.decision_function(X) - search.decision_function(X)
     assert np.abs(difference).max() < 1e-3
-    plain = sx.select(model, grid, X, Y, cv=3)
+    plain = sx.select(SCALED, grid, X, Y, cv=3)
     assert plain["split0_upper"].tolist() != pytest.approx(table["split0_upper"].tolist())
 
 
@@ -315,13 +295,7 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
         ({"estimator": sx.PSVMClassifier}, "estimator must be an estimator"),
         ({"grid": {"Q": [1.0]}}, "grid cannot be used: PSVMClassifier has no parameter 'Q'"),
         ({"grid": {"C": 1.0}}, "grid cannot be used"),
-        (
-            {
-                "grid": {"c": [1.0]},
-                "estimator": make_pipeline(StandardScaler(), sx.PSVMClassifier()),
-            },
-            "no parameter 'c'",
-        ),
+        ({"grid": {"c": [1.0]}, "estimator": SCALED}, "no parameter 'c'"),
         ({"grid": {}, "estimator": "psvm"}, "estimator must be an estimator"),
         ({"grid": []}, "grid is empty"),
         ({"grid": [{"C": [1.0]}, {"C": [1.0], "nonsense": [2.0]}]}, "grid cannot be used"),
@@ -336,16 +310,9 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
     ],
 )
 def test_unusable_arguments_are_named(keywords, message):
-    arguments = {
-        "estimator": sx.PSVMClassifier(**FAST),
-        "grid": {"C": [1.0]},
-        "X": X,
-        "y": Y,
-        "cv": 3,
-        **keywords,
-    }
+    given = {"estimator": sx.PSVMClassifier(**FAST), "grid": {"C": [1.0]}, "X": X, "y": Y, "cv": 3}
     with pytest.raises(sx.DataError, match=message):
-        sx.select(**arguments)
+        sx.select(**given | keywords)
 
 
 # Stopping and going on
@@ -486,63 +453,25 @@ def test_gram_matrices_are_evaluated_once(monkeypatch):
     monkeypatch.setattr(
         sx.RBF, "block", lambda self, A, B: calls.append((A.shape, B.shape)) or original(self, A, B)
     )
-    sx.select(
-        sx.PSVMClassifier(kernel="rbf", **FAST),
-        {"C": VALUES, "p": [1.0, 2.0]},
-        X,
-        Y,
-        cv=3,
-        refit=False,
-    )
-    square = [shapes for shapes in calls if shapes == ((60, X.shape[1]), (60, X.shape[1]))]
-    assert len(square) == 3
-
-
-@pytest.mark.parametrize(
-    ("kernel", "formulation"), [("rbf", "psvm"), ("laplacian", "odm"), ("sigmoid", "odml")]
-)
-def test_kept_gram_matrices_change_no_answer(kernel, formulation):
-    chosen = sx.kernels.as_kernel(kernel, gamma=0.1, coef0=0.5)
-    keywords = {"psvm": {"C": 1.0, "p": 1.5}, "odm": {"C1": 1.0, "C2": 0.5, "D": 0.1}}
-    settings = keywords.get(formulation, {"C": 1.0, "lam1": 0.1, "lam2": 0.1})
-    solver = getattr(sx.fast, formulation)
-
-    def solve():
-        return solver(X, Y, kernel=chosen, indefinite="clip", tol=1e-8, **settings).certificate
-
-    alone = solve()
-    with GramCache().shared():
-        first, second = solve(), solve()
-    assert first.upper == second.upper
-    for certificate in (first, second):
-        assert certificate.is_certified(1e-7)
-        assert max(certificate.lower, alone.lower) <= min(certificate.upper, alone.upper)
+    grid = {"C": VALUES, "p": [1.0, 2.0]}
+    sx.select(sx.PSVMClassifier(kernel="rbf", **FAST), grid, X, Y, cv=3, refit=False)
+    assert calls.count(((60, X.shape[1]), (60, X.shape[1]))) == 3
 
 
 def test_a_kept_matrix_is_of_its_rows_and_kernel_only():
-    kernel = sx.RBF(0.5)
-    made = []
+    cache, made, changed = GramCache(), [], 3.0 * X
 
     def ask(k, data):
         entry = cache.gram(k, data, lambda: made.append(None) or k(data))
         assert np.array_equal(entry.matrix, k(data))
 
-    cache = GramCache()
-    for data in (X, X.copy(), X[::-1].copy(), X[:-1], sp.csr_array(X), sp.csr_array(X)):
-        ask(kernel, data)
-    assert len(made) == 4
+    for data in (X, X.copy(), X[::-1].copy(), X[:-1], sp.csr_array(X), sp.csr_array(X), changed):
+        ask(sx.RBF(0.5), data)
+    changed /= 2.0
+    ask(sx.RBF(0.5), changed)
+    assert len(made) == 6
     ask(sx.RBF(0.25), X)
-    assert len(made) == 5
-
-
-def test_a_cache_owns_its_data():
-    kernel, data = sx.RBF(0.5), X.copy()
-    with GramCache().shared():
-        sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=kernel)
-        data *= 3.0
-        after = sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=kernel).certificate
-    truth = sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=kernel).certificate
-    assert max(after.lower, truth.lower) <= min(after.upper, truth.upper)
+    assert len(made) == 7
 
 
 def test_a_matrix_without_room_is_not_kept(monkeypatch):
@@ -556,9 +485,6 @@ def test_a_matrix_without_room_is_not_kept(monkeypatch):
     assert second is not None
     # The older one has made room.
     assert cache.gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X)) is not first
-
-
-# Inside scikit-learn
 
 
 def test_what_every_optimal_machine_scores_on_the_folds():

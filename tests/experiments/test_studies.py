@@ -1,26 +1,20 @@
 """Studies: tasks, resuming, failures, tables, files."""
 
-import json
-import multiprocessing
 import os
-import pickle
 import re
 import subprocess
 import sys
-import textwrap
 import time
 from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy import stats
 from sklearn.base import clone
-from sklearn.cluster import AgglomerativeClustering
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -68,30 +62,27 @@ def study():
 
 
 def test_a_row_is_what_the_steps_by_hand_give(study):
-    X, y = SETS["two"]
-    for repeat in range(3):
-        train, test = train_test_split(
-            np.arange(50), test_size=0.3, random_state=repeat, stratify=y
-        )
-        scaler = StandardScaler().fit(X[train])
-        table = sx.select(
-            make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, **FAST)),
-            {"psvmclassifier__C": [0.1, 1.0]},
-            X[train],
-            y[train],
-            cv=StratifiedKFold(2, shuffle=True, random_state=repeat),
-        )
-        chosen = table.best_params_["psvmclassifier__C"]
-        alone = sx.PSVMClassifier(p=2.0, C=chosen, **FAST).fit(scaler.transform(X[train]), y[train])
-        asked = f"dataset == 'two' and model == 'squared' and repeat == {repeat}"
-        (row,) = study.frame.query(asked).to_dict("records")
-        assert row["params"] == {"C": chosen}
-        assert row["accuracy"] == alone.score(scaler.transform(X[test]), y[test])
-        counts = ("n_train", "n_test", "tuning_fits", "tuning_certified")
-        assert [row[name] for name in counts] == [35, 15, 4, 4]
-        assert row["certified"]
-        assert row["lower"] <= alone.certificate_.upper
-        assert alone.certificate_.lower <= row["upper"]
+    (X, y), repeat = SETS["two"], 2
+    train, test = train_test_split(np.arange(50), test_size=0.3, random_state=repeat, stratify=y)
+    scaler = StandardScaler().fit(X[train])
+    table = sx.select(
+        make_pipeline(StandardScaler(), MODELS["squared"]),
+        {"psvmclassifier__C": TUNE["C"]},
+        X[train],
+        y[train],
+        cv=StratifiedKFold(2, shuffle=True, random_state=repeat),
+    )
+    chosen = table.best_params_["psvmclassifier__C"]
+    alone = clone(MODELS["squared"]).set_params(C=chosen).fit(scaler.transform(X[train]), y[train])
+    asked = f"dataset == 'two' and model == 'squared' and repeat == {repeat}"
+    (row,) = study.frame.query(asked).to_dict("records")
+    assert row["params"] == {"C": chosen}
+    assert row["accuracy"] == alone.score(scaler.transform(X[test]), y[test])
+    counts = ("n_train", "n_test", "tuning_fits", "tuning_certified")
+    assert [row[name] for name in counts] == [35, 15, 4, 4]
+    assert row["certified"]
+    assert row["lower"] <= alone.certificate_.upper
+    assert alone.certificate_.lower <= row["upper"]
 
 
 def test_rows_are_in_order_and_complete(study):
@@ -239,15 +230,17 @@ def test_sparse_data_and_labels_of_any_kind():
         assert np.isfinite(found.mean().loc["s", "hinge"])
 
 
-def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
+def test_pipelines_see_tables_with_text_and_missing_values_and_leave_proofs(tmp_path):
     frame, y = raw_table()
     models = {
-        "squared": encoding(sx.PSVMClassifier(p=2.0, **FAST)),
+        "squared": encoding(MODELS["squared"]),
         "svc": encoding(SVC(tol=1e-7)),
-        "bare": sx.PSVMClassifier(**FAST),
+        "bare": MODELS["hinge"],
     }
-    asked = {"repeats": 2, "tune": {"C": [0.1, 1.0]}, "cv": 2, "store": tmp_path / "s.sqlite"}
-    found = sx.study(models, {"raw": (frame, y)}, proofs=tmp_path / "p", **asked)
+    sets, store = {"raw": (frame, y)}, tmp_path / "s.sqlite"
+    asked = {"repeats": 2, "tune": TUNE, "cv": 2, "store": store}
+    sx.study(models, sets, **asked)
+    found = sx.study(models, sets, proofs=tmp_path / "p", **asked)
     by_model = found.frame.set_index(["model", "repeat"])
     for repeat in (0, 1):
         train, test = train_test_split(
@@ -261,18 +254,17 @@ def test_pipelines_see_tables_with_text_and_missing_values(tmp_path):
         assert by_model.loc["svc", repeat]["status"] == "fitted"
         assert set(row["params"]) == {"psvmclassifier__C"}
         assert "X is not numeric in columns sex, site" in by_model.loc["bare", repeat]["note"]
-    folder = tmp_path / "p" / by_model.loc["squared", 0]["proof"]
-    seen = sx.datasets.load(folder / "training.npz")
-    assert sx.verify(folder / "squared.npz", seen.X, seen.y).holds
+        # A row that is in the store without a proof is computed again.
+        folder = tmp_path / "p" / row["proof"]
+        seen = sx.datasets.load(folder / "training.npz")
+        assert sx.verify(folder / "squared.npz", seen.X, seen.y).holds
     # The tuning of other packages' models has no certificates to count.
     assert found.certified().loc["raw"].to_dict() == {"squared": 1.0, "svc": 1.0, "bare": 0.0}
     assert found.solves() == (12, 14)
     assert "squared, bare: linear, free intercept, losses summed." in found.notes()
     assert "rbf kernel" in found._repr_html_()
-    assert sx.study(models, {"raw": (frame, y)}, **asked).reused == 6
-    left = sx.study(
-        {"bare": models["bare"], "one": models["bare"]}, {"raw": (frame, y), **SETS}, repeats=1
-    )
+    assert sx.study(models, sets, **asked).reused == 6
+    left = sx.study({"bare": models["bare"], "one": models["bare"]}, sets | SETS, repeats=1)
     assert "X is not numeric" in left.left_out["raw"]
 
 
@@ -322,10 +314,10 @@ def test_unusable_arguments_are_named(keywords, message):
 # Failures
 
 
-def test_what_fails_is_a_row_and_the_others_go_on():
+def test_what_fails_is_a_row_and_the_others_go_on(tmp_path):
     sets = {"three": SETS["one"], "two": (SETS["one"][0][:, :2], SETS["one"][1])}
     models = {"broken": Broken(), "wrong": sx.PSVMClassifier(C=-1.0), "good": MODELS["hinge"]}
-    found = sx.study(models, sets, repeats=2)
+    found = sx.study(models, sets | {"no": "no-such-set"}, repeats=2)
     assert found.complete
     failures = found.failures()
     assert len(failures) == 6
@@ -337,6 +329,12 @@ def test_what_fails_is_a_row_and_the_others_go_on():
     assert found.mean()["good"].notna().all()
     assert found.table().loc["three", "broken"] == "–"
     assert len(found.ranks()) == 0, "no data set has scores of all"
+    found.report(tmp_path / "broken.html")
+    text = (tmp_path / "broken.html").read_text()
+    assert "RuntimeError: this model fails" in text
+    assert "no is left out: no data set is called" in text
+    small = sx.study({"ridge": MODELS["ridge"]}, {"one": SETS["one"]}, repeats=1)
+    small.report(tmp_path / "small.html")
 
 
 def test_a_data_set_that_cannot_be_had_is_left_out_with_its_reason(monkeypatch, tmp_path):
@@ -404,16 +402,12 @@ def test_another_protocol_is_other_work(tmp_path):
     assert count() == len(counts)
 
 
-def genuine_failure(*_, **__):
-    raise RuntimeError("computed again")
-
-
 def test_failed_tasks_are_done_again_when_asked_for(tmp_path, monkeypatch):
     file = tmp_path / "s.sqlite"
     models = {"broken": Broken(), "hinge": MODELS["hinge"]}
     assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1
     # What is finished is not done again.
-    monkeypatch.setattr(sx.PSVMClassifier, "fit", genuine_failure)
+    monkeypatch.setattr(sx.PSVMClassifier, "fit", lambda *_, **__: pytest.fail("computed again"))
     genuine = Broken.fit
     monkeypatch.setattr(Broken, "fit", lambda self, X, y: genuine(self.set_params(columns=0), X, y))
     assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1
@@ -481,76 +475,6 @@ def test_a_time_limit_drops_what_it_cuts_short(tmp_path):
     same(sx.study(models, SETS, **keywords), sx.study(models, SETS, repeats=3, tune=TUNE, cv=2))
 
 
-# Forked from a process that has imported everything and done the work once: what was killed begins
-# anew within milliseconds.
-KILLED = """
-    import multiprocessing, random, sys, threading, time
-    import svmcvx as sx
-    from svmcvx.experiments.store import Store
-    from tests.experiments.test_studies import MODELS, SETS, TIMES, TUNE
-
-    def table(file):
-        found = sx.study(MODELS, SETS, repeats=2, tune=TUNE, cv=2, store=file)
-        return found.frame.drop(columns=TIMES).to_json()
-
-    def work(file, told, ends):
-        if not ends:  # waits before its last row, so that the kill is never too late
-            write = Store.add
-            def add(self, *row, **how):
-                if len(self) >= 17:
-                    threading.Event().wait()
-                write(self, *row, **how)
-            Store.add = add
-        told.send(table(file))
-
-    def start(file, ends=True):
-        fork = multiprocessing.get_context("fork")
-        hears, tells = fork.Pipe(duplex=False)
-        process = fork.Process(target=work, args=(file, tells, ends))
-        process.start()
-        tells.close()
-        return process, hears
-
-    def result(process, hears):
-        answer = hears.recv()
-        process.join()
-        return answer
-
-    folder, rng = sys.argv[1], random.Random(int(sys.argv[2]))
-    undisturbed = table(f"{folder}/undisturbed.sqlite")
-    store, kills = Store(f"{folder}/killed.sqlite"), []
-    while len(kills) < 4:
-        process, hears = start(f"{folder}/killed.sqlite", ends=False)
-        goal = min(len(store) + rng.randrange(0, 6), 17)
-        while process.is_alive() and len(store) < goal:
-            time.sleep(0.0005)
-        time.sleep(rng.random() * 0.02)
-        process.kill()
-        process.join()
-        kills.append((len(store), process.exitcode))
-    store.close()
-    killed = result(*start(f"{folder}/killed.sqlite"))
-    both = [start(f"{folder}/both.sqlite") for _ in range(2)]
-    both = [result(*one) for one in both]
-    rows = [len(Store(f"{folder}/{name}.sqlite")) for name in ("undisturbed", "killed", "both")]
-    print(undisturbed == killed, [undisturbed == one for one in both], rows, kills, sep=chr(10))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
-def test_killed_runs_and_two_at_a_time_end_with_the_undisturbed_table(tmp_path):
-    # The last argument is the seed of the kills.
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    killed, both, rows, kills = done.stdout.splitlines()
-    assert killed == "True", kills
-    assert json.loads(both.lower()) == [True, True]
-    assert json.loads(rows) == [18, 18, 18]
-    assert kills.count("-9") == 4, kills
-
-
 # Backends
 
 
@@ -579,24 +503,6 @@ def test_a_dask_scheduler_by_its_address(tmp_path):
         pytest.raises(sx.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
     ):
         sx.study(models, SETS, repeats=1, backend="tcp://127.0.0.1:9")
-
-
-# Proofs
-
-
-@pytest.mark.skipif(
-    find_spec("flint") is None, reason="needs the extra proofs: pip install 'svmcvx[proofs]'"
-)
-def test_every_final_fit_leaves_a_proof(tmp_path):
-    sets = {"one": (SETS["one"][0], np.where(SETS["one"][1] > 0, "yes", "no"))}
-    models = {"hinge": MODELS["hinge"], "ridge": RidgeClassifier()}
-    keywords = {"repeats": 2, "store": tmp_path / "s.sqlite"}
-    sx.study(models, sets, **keywords)
-    found = sx.study(models, sets, proofs=tmp_path / "proofs", **keywords)
-    assert found.frame["proof"].notna().tolist() == [True, False] * 2
-    for folder in found.frame["proof"].dropna():
-        data = sx.datasets.load(tmp_path / "proofs" / folder / "training.npz")
-        assert sx.verify(tmp_path / "proofs" / folder / "hinge.npz", data.X, data.y).holds
 
 
 # Files
@@ -659,18 +565,6 @@ def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
     assert (tmp_path / "again.html").read_text() == text, "the same study is the same page"
 
 
-def test_a_report_of_few_and_of_failures(tmp_path):
-    sets = {"one": SETS["one"]}
-    sx.study({"ridge": RidgeClassifier()}, sets, repeats=1).report(tmp_path / "one.html")
-    found = sx.study(
-        {"broken": Broken(), "hinge": MODELS["hinge"]}, {**sets, "no": "no-such-set"}, repeats=1
-    )
-    found.report(tmp_path / "broken.html")
-    text = (tmp_path / "broken.html").read_text()
-    assert "RuntimeError: this model fails" in text
-    assert "no is left out: no data set is called" in text
-
-
 # TOML
 
 FILE = """
@@ -683,7 +577,7 @@ metrics = ["accuracy", "f1_macro"]
 store = "kept.sqlite"
 datasets = [
     "iris:versicolor-virginica",
-    { name = "mine", file = "mine.csv", target = "label", split = { folds = 2 } },
+    { name = "mine", file = "mine.csv", target = "label", drop = ["a"], split = { folds = 2 } },
 ]
 
 [models]
@@ -705,6 +599,7 @@ def test_a_study_written_down(file):
     title, arguments = read_study(file)
     assert title == "Two machines"
     assert arguments["store"] == file.parent / "kept.sqlite"
+    assert arguments["datasets"]["mine"].feature_names == ("b", "c")
     assert arguments["tune"] == {"hinge": {"C": pytest.approx([0.1, 1.0, 10.0])}}
     assert repr(arguments["cv"]) == repr(KFold(2, shuffle=True, random_state=42))
     found = sx.study(**arguments)
@@ -738,6 +633,7 @@ def test_a_study_written_down(file):
         ("{ low = 0.1, high = 10.0, number = 3 }", "{ low = 0.1 }", "have low, high and number"),
         ("{ C = {", "{ Q = {", "hinge has no parameter Q"),
         ('target = "label"', 'column = "label"', "a data set has 'column'; known are name"),
+        ('drop = ["a"]', "drop = 3", "drop of the data set 'mine' must be a list of strings"),
         ('"iris:versicolor-virginica"', '"mine"', "must have a name of its own, got 'mine'"),
         ("[models]", "[tune]\nC = [1.0]\n[models]", "has both a grid for all models"),
     ],
@@ -749,32 +645,6 @@ def test_a_file_that_cannot_be_used(file, old, new, message):
         read_study(file)
 
 
-def test_a_study_file_runs_no_code_of_others(tmp_path):
-    """A pickle beside the file, where a clustering of scikit-learn looks for its results."""
-    memory = joblib.Memory(tmp_path / "cache", verbose=0)
-    AgglomerativeClustering(memory=memory).fit(SETS["one"][0])
-    for output in (tmp_path / "cache").rglob("output.pkl"):
-        output.write_bytes(pickle.dumps(Touching(str(tmp_path / "ran"))))
-    for model in ("sklearn.cluster.AgglomerativeClustering", "sklearn.svm.SVC"):
-        settings = f'model = "{model}"\nmemory = "{tmp_path / "cache"}"'
-        (tmp_path / "study.toml").write_text(
-            f'datasets = ["moons"]\n[models.a]\nmodel = "psvm"\n[models.b]\n{settings}\n'
-        )
-        with pytest.raises(sx.DataError):
-            sx.study(**read_study(tmp_path / "study.toml")[1])
-    assert not (tmp_path / "ran").exists()
-
-
-class Touching:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (Path(self.path),)
-
-
 def test_a_file_without_models_or_sets(file):
     without = re.sub(r"(?ms)^datasets = \[$.*?^\]$", "", FILE), FILE.split("[models]")[0]
     for name, text in zip(("datasets", "models"), without, strict=True):
@@ -783,14 +653,6 @@ def test_a_file_without_models_or_sets(file):
             read_study(file)
     with pytest.raises(sx.DataError, match=r"absent\.toml does not exist"):
         read_study(file.parent / "absent.toml")
-
-
-def test_a_column_is_left_out_of_a_study(file):
-    file.write_text(FILE.replace('target = "label"', 'target = "label", drop = ["a"]'))
-    assert read_study(file)[1]["datasets"]["mine"].feature_names == ("b", "c")
-    file.write_text(FILE.replace('target = "label"', 'target = "label", drop = 3'))
-    with pytest.raises(sx.DataError, match="drop of the data set 'mine' must be a list of strings"):
-        read_study(file)
 
 
 @pytest.fixture(scope="module")
