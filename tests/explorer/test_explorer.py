@@ -63,8 +63,8 @@ def test_a_page_shows_what_a_fit_gives(rows, labels, model, values):
             assert data["reasons"][answer["reason"]]
 
 
-@pytest.mark.parametrize("label", ["</script><b>", "<!--<script>", "]]>", "\u2028"])
-def test_no_label_ends_the_script_of_a_page(label, tmp_path):
+def test_no_label_ends_the_script_of_a_page(tmp_path):
+    label = "</script><b> <!--<script> ]]> \u2028"
     labels = np.where(Y == "yes", label, "no")
     explorer = sx.explore(X, labels, "psvm", values={"C": [0.1, 1.0]})
     explorer.save(tmp_path / "x.html", title=label)

@@ -260,18 +260,6 @@ def test_ctrl_c_stops_scip_and_leaves_nothing_broken(monkeypatch):
     assert sx.solve(knapsack(), solver="scip").certificate.gap <= 1e-6
 
 
-@pytest.mark.slow
-def test_the_package_works_without_mixed_integer_solvers():
-    code = (
-        "import sys; sys.modules['pyscipopt'] = None; sys.modules['highspy'] = None\n"
-        "import svmcvx as sx\n"
-        "problem = sx.psvm_dual([[0.0], [1.0]], [0, 1], C=1.0, p=1)\n"
-        "print(sx.solve(problem).certificate.is_certified())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True"
-
-
 def test_options_of_mixed_integer_solvers():
     solution = sx.solve(
         knapsack(), solver="scip", solver_options={"limits/nodes": 7}, time_limit=5.0

@@ -137,7 +137,7 @@ def without_a_limit(name):
     return solver(X, y, kernel="rbf", **settings).certificate
 
 
-@pytest.mark.parametrize("readings", [3, 8, 100])
+@pytest.mark.parametrize("readings", [3, 100])
 @pytest.mark.parametrize("name", SOLVERS)
 def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name, readings):
     reference = without_a_limit(name)

@@ -10,33 +10,38 @@ import pytest
 
 from svmcvx.system import compilation
 
+SHARED = """
+import numpy as np
+from svmcvx.system.compilation import compiled
+
+@compiled()
+def total(x):
+    return np.sort(x).sum()
+"""
 COMPILES = """
 import sys
-from svmcvx.system.compilation import recorded
 import numpy as np
-import svmcvx as sx
+from shared import total
+from svmcvx.system.compilation import recorded
+print("ready", flush=True)
 sys.stdin.readline()
 with recorded() as record:
-    X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
-    sx.fast.odm(X, [0, 0, 1, 1], method="dcd", max_iter=3)
-print([f"{one.module}.{one.name}" for one in record if one.module.startswith("svmcvx")])
+    total(np.ones(3))
+print([one.name for one in record])
 """
 
 
-@pytest.mark.slow
 def test_two_processes_that_need_the_same_function_compile_it_once(tmp_path):
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    (tmp_path / "shared.py").write_text(SHARED)
+    places = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": places}
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    both = [
-        subprocess.Popen([sys.executable, "-W", "ignore", "-c", COMPILES], **pipe) for _ in range(2)
-    ]
+    both = [subprocess.Popen([sys.executable, "-c", COMPILES], **pipe) for _ in range(2)]
+    assert [one.stdout.readline() for one in both] == ["ready\n"] * 2
     for one in both:
         one.stdin.write("go\n")
         one.stdin.flush()
-    found = [ast.literal_eval(one.communicate()[0]) for one in both]
-    together = found[0] + found[1]
-    assert together
-    assert len(together) == len(set(together))
+    assert sorted(ast.literal_eval(one.communicate()[0]) for one in both) == [[], ["total"]]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +88,7 @@ def test_functions_of_others_are_untouched():
 
 UNTESTED = """
 import numba
-numba.__version__ = {version!r}
+numba.__version__ = "0.99.0rc1"
 from svmcvx.system.compilation import compiled
 
 @compiled(inner=True)
@@ -94,15 +99,12 @@ def twice(x):
 def call(x):
     return twice(x) + 1
 
-print(call(3), type(call).__module__, hasattr(call, "py_func"), "_compile_for_args" in vars(call))
+print(call(3), "_compile_for_args" in vars(call))
 """
 
 
-@pytest.mark.parametrize(("version", "private"), [("0.61.0", True), ("0.99.0rc1", False)])
-def test_private_options_are_for_tested_versions_of_numba(tmp_path, version, private):
+def test_private_options_are_for_tested_versions_of_numba(tmp_path):
     # Functions are stored beside their source, which has to be a file.
     path = tmp_path / "program.py"
-    path.write_text(UNTESTED.format(version=version))
-    found = printed_by(path).split()
-    assert found[0] == "7"
-    assert found[-1] == str(private)
+    path.write_text(UNTESTED)
+    assert printed_by(path).split() == ["7", "False"]

@@ -284,7 +284,7 @@ def test_the_bound_holds_for_the_error_on_new_data():
         return np.clip(rng.standard_normal((n, 2)) * 0.05 + 0.25 * y[:, None], -1, 1), y
 
     train, test = draw(4000), draw(20_000)
-    model = sx.solve(sx.psvm_primal(*train, C=2e-3, p=1)).model
+    model = sx.fast.psvm(*train, C=2e-3, p=1).model
     bound = bounded(model, *train, p=1, r=math.sqrt(2))
     assert np.mean(model.predict(test[0]) != test[1]) <= bound.total < 1.0
 
@@ -309,7 +309,7 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 10_000),
     choice=st.tuples(*[st.integers(0, 2)] * 3),
@@ -394,7 +394,7 @@ def hinge_left_out(points, y, i, *, lam1, lam2, C):
     return float(u.value[i])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_theorem_2_bounds_the_error_without_the_hinge_loss(seed):
     points, y, _ = small_data(seed)
     given_ = {"lam1": 1.0, "lam2": 0.5, "C": 10.0}
