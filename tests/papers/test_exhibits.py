@@ -64,7 +64,7 @@ def test_adam_comes_near_the_optimum_from_above(loss):
     assert few.certificate.gap > slow.certificate.gap
 
 
-@pytest.mark.parametrize("p", [1.25, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("p", [1.5, 2.0])
 def test_the_papers_bias_is_right_for_p_two_only(p):
     X, y = make_moons(80, noise=0.3, random_state=0)
     exact = sx.fast.psvm(X, y, C=1.0, p=p, kernel=sx.RBF(1.0), tol=1e-9)

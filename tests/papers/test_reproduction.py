@@ -18,6 +18,7 @@ from benchmarks.papers import (
     write_figures,
     write_report,
 )
+from benchmarks.papers.__main__ import main
 from benchmarks.papers.figures import _FIGURES, check_figures, figure_names
 from benchmarks.papers.psvm import EXPONENTS, AsReleased, mcnemar_cells, predictions_on_the_split
 from benchmarks.papers.result import accuracy_noise
@@ -119,6 +120,18 @@ def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypat
     assert "not on this machine" in frame.loc[("Heart", 1.5), "as_released_note"]
     found.to_csv(folder / "table.csv")
     assert (folder / "table.csv").read_text().count("\n") == 4
+    (file,) = write_figures(found, folder / "figures" / "new")
+    assert file.name == "psvm-table1-exponents.svg"
+    assert write_figures(found, folder / "figures") != [file]
+    drawn, again = file.read_text(), (folder / "figures" / file.name).read_text()
+    assert drawn.startswith("<svg")
+    assert drawn == again, "the same table, the same picture"
+    write_report(found, folder / "table.html")
+    for text in (drawn, page := (folder / "table.html").read_text()):
+        assert "Accuracy and share of support vectors" in text
+    assert found.notes[0] in page
+    lacking = found.frame.assign(as_written=np.nan)
+    assert write_figures(replace(found, frame=lacking), folder) == []
     # The paper scales all rows before it splits.
     X = scale(datasets.load("breast_cancer").X)
     row = found.study.frame.iloc[0]
@@ -215,31 +228,6 @@ def test_noise_is_two_standard_errors():
     assert accuracy_noise(100.0, 100.0, 50) == 0.0
 
 
-def test_a_table_that_is_not_known_is_refused():
-    with pytest.raises(sx.DataError, match=r"table must be one of 'psvm-table1', .*'odm-table2'"):
-        reproduce("psvm-table9")
-
-
-@pytest.mark.slow
-def test_figures_of_a_table(folder, monkeypatch):
-    room = "benchmarks.papers.psvm"
-    monkeypatch.setattr(f"{room}.QUICK_EXPONENTS", (1.0, 2.00))
-    found = reproduce("psvm-table1", quick=True, data_dir=folder)
-    (file,) = write_figures(found, folder / "figures" / "new")
-    assert file.name == "psvm-table1-exponents.svg"
-    text = file.read_text()
-    assert text.startswith("<svg")
-    assert "Accuracy and share of support vectors" in text
-    assert write_figures(found, folder / "figures") != [file]
-    assert (folder / "figures" / file.name).read_text() == text, "the same table, the same picture"
-    write_report(found, folder / "table.html")
-    page = (folder / "table.html").read_text()
-    assert "Accuracy and share of support vectors" in page
-    assert found.notes[0] in page
-    lacking = found.frame.assign(as_written=np.nan)
-    assert write_figures(replace(found, frame=lacking), folder) == []
-
-
 def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(
     tmp_path, monkeypatch
 ):
@@ -259,3 +247,23 @@ def test_every_registered_figure_has_its_function():
         for name in figure_names(table):
             assert callable(_FIGURES[table][name].load())
     assert set(_FIGURES) <= set(reproducible())
+
+
+def test_the_command_lists_tables(capsys):
+    assert main([]) == 0
+    assert "psvm-table1: pSVM, Table 1" in capsys.readouterr().out
+    assert main(["--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["table"] == "psvm-table1"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["no-table"], "table must be one of"),
+        (["odm-table2", "--every", "3", "--set", "nowhere"], "got nowhere"),
+        (["psvm-table1", "--json", "no/folder/t.json"], "cannot be written"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be_computed(words, why, capsys):
+    assert main(words) == 2
+    assert why in capsys.readouterr().err

@@ -60,13 +60,19 @@ def test_every_kth_value_of_a_grid_keeps_its_middle(size, every):
     )
 
 
-def test_arguments_that_a_table_cannot_use_are_refused(folder):
-    with pytest.raises(sx.DataError, match="psvm-table3 has no use for repeats"):
-        reproduce("psvm-table3", repeats=3)
-    with pytest.raises(sx.DataError, match="every must be"):
-        reproduce("odm-table2", every=0)
-    with pytest.raises(sx.DataError, match=r"sets must be of .*haberman.*; got nowhere"):
-        reproduce("odm-table2", sets=["haberman", "nowhere"], data_dir=folder)
+@pytest.mark.parametrize(
+    ("table", "given", "message"),
+    [
+        ("psvm-table9", {}, r"table must be one of 'psvm-table1', .*'odm-table2'"),
+        ("psvm-table3", {"repeats": 3}, "psvm-table3 has no use for repeats"),
+        ("conic-table1", {"repeats": 0}, "repeats must be a whole number"),
+        ("odm-table2", {"every": 0}, "every must be"),
+        ("odm-table2", {"sets": ["nowhere"]}, "sets must be of .*haberman.*; got nowhere"),
+    ],
+)
+def test_arguments_that_a_table_cannot_use_are_refused(table, given, message):
+    with pytest.raises(sx.DataError, match=message):
+        reproduce(table, **given)
 
 
 @settings(max_examples=5)

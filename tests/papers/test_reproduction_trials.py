@@ -5,7 +5,7 @@ import pytest
 from sklearn.svm import SVC, LinearSVC
 
 import svmcvx as sx
-from benchmarks.papers import conic, l0, published, reproduce, write_figures
+from benchmarks.papers import conic, l0, reproduce, write_figures
 from svmcvx.datasets.files import write_npz
 from svmcvx.experiments.store import Store
 from svmcvx.synthetic import outlier_data, outlier_rule
@@ -193,23 +193,6 @@ def test_flipped_labels_of_real_sets(small, tmp_path, monkeypatch):
     assert np.isnan(rows.loc[("Immunotherapy", 0.0, "conic"), "as_written_exact_lower"])
 
 
-def test_printed_accuracies_are_of_twice_the_flipped_labels():
-    """Of 300 + 200 observations; why noise·m labels of each class are flipped."""
-    table = (
-        published("l0_table51_circles")
-        .query("method == 'l0' and m == 500")
-        .set_index("label_noise")
-    )
-    wrong = {
-        noise: sum(
-            round(n * (1 - float(table.loc[noise, part].removesuffix("%")) / 100))
-            for part, n in (("train_acc", 300), ("test_acc", 200))
-        )
-        for noise in ("1%", "5%", "10%")
-    }
-    assert wrong == {"1%": 10, "5%": 50, "10%": 100}
-
-
 def test_shapes_and_their_flipped_labels():
     X, clean = l0.shape("circles", 100, 0.0, 4)
     noisy = l0.shape("circles", 100, 0.05, 4)[1]
@@ -270,10 +253,3 @@ def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
         "l0-table52-convergence.svg",
     ]
     assert "Decision boundaries on Double Moons" in files[0].read_text()
-
-
-def test_repetitions_of_a_table_of_one_split_are_refused():
-    with pytest.raises(sx.DataError, match="psvm-table1 has no use for repeats"):
-        reproduce("psvm-table1", repeats=3)
-    with pytest.raises(sx.DataError, match="repeats must be a whole number"):
-        reproduce("conic-table1", repeats=0)

@@ -2,6 +2,8 @@
 that the solvers rest on are tested with them.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -132,35 +134,31 @@ def test_the_convex_hull_of_one_observation_is_below_and_touches(seed):
 
 
 @given(SEEDS, st.integers(2, 5))
-def test_pairs_of_normals_are_distances_from_their_mean(seed, classes):
-    """Lemma 3 of [NieHaoWang]."""
-    W = np.random.default_rng(seed).normal(size=(3, classes))
-    pairs = sum(
-        np.sum((W[:, k] - W[:, j]) ** 2) for k in range(classes) for j in range(k + 1, classes)
-    )
-    assert pairs == pytest.approx(classes * np.sum((W - W.mean(axis=1, keepdims=True)) ** 2))
-
-
-@given(SEEDS, st.integers(2, 5))
-def test_losses_of_pairs_are_losses_against_the_own_class(seed, classes):
-    """Theorems 3 and 7 of [NieHaoWang], for the hinge and for the logistic loss."""
+def test_identities_of_pairs_of_classes(seed, classes):
+    """Theorems 3 and 7, Lemmas 3 and 5 of [NieHaoWang]."""
     rng = np.random.default_rng(seed)
-    scores, labels = rng.normal(size=(7, classes)), rng.integers(0, classes, 7)
+    W, scores = rng.normal(size=(3, classes)), 2 * rng.normal(size=(7, classes))
+    rows = list(zip(scores, rng.integers(0, classes, 7), strict=True))
+    pairs = list(itertools.combinations(range(classes), 2))
+    # Pairs of normals are distances from their mean.
+    lengths = sum(np.sum((W[:, k] - W[:, j]) ** 2) for k, j in pairs)
+    mean = W.mean(axis=1, keepdims=True)
+    assert lengths == pytest.approx(classes * np.sum((W - mean) ** 2))
+    # Losses of pairs are losses against the own class, for the hinge and for the logistic loss.
     for loss in (lambda u: np.maximum(1 - u, 0), lambda u: np.logaddexp(0, -u)):
-        pairs = sum(
+        of_pairs = sum(
             loss((1 if own == k else -1) * (f[k] - f[j]))
-            for k in range(classes)
-            for j in range(k + 1, classes)
-            for f, own in zip(scores, labels, strict=True)
+            for k, j in pairs
+            for f, own in rows
             if own in (k, j)
         )
-        rows = sum(
-            loss(f[own] - f[k])
-            for f, own in zip(scores, labels, strict=True)
-            for k in range(classes)
-            if k != own
+        assert of_pairs == pytest.approx(
+            sum(loss(f[own] - np.delete(f, own)).sum() for f, own in rows)
         )
-        assert pairs == pytest.approx(rows)
+    # Softmax by differences of scores.
+    for f, own in rows:
+        by_differences = np.log1p(np.exp(np.delete(f, own) - f[own]).sum())
+        assert by_differences == pytest.approx(-log_softmax(f)[own])
 
 
 @given(st.floats(-50, 50), st.floats(1e-6, 10))
@@ -168,14 +166,6 @@ def test_the_smooth_hinge_is_at_most_half_of_delta_above(x, delta):
     """Lemma 2 of [NieHaoWang], for g(x) = (x + √(x² + δ²))/2."""
     above = 0.5 * (x + np.hypot(x, delta)) - max(x, 0.0)
     assert -1e-12 <= above <= 0.5 * delta + 1e-12
-
-
-@given(SEEDS)
-def test_softmax_by_differences_of_scores(seed):
-    """Lemma 5 of [NieHaoWang]."""
-    scores = np.random.default_rng(seed).normal(size=5) * 4
-    by_differences = np.log1p(sum(np.exp(f - scores[2]) for k, f in enumerate(scores) if k != 2))
-    assert by_differences == pytest.approx(-log_softmax(scores)[2])
 
 
 def test_the_norms_of_m3svm_at_p_two_are_a_ridge():
