@@ -3,7 +3,6 @@ vocabulary are not.
 """
 
 import ast
-import json
 import re
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,6 @@ import svmcvx
 ROOT = Path(svmcvx.__file__).parent
 REPOSITORY = ROOT.parent
 PAGE = (REPOSITORY / "docs" / "glossary.md").read_text()
-PUBLIC = json.loads((REPOSITORY / "tests" / "public_names.json").read_text())
 
 
 def rows(heading):
@@ -70,10 +68,8 @@ def defined():
     }
 
 
-# Properties of an intercept, and the share of multipliers at their upper bound in a leave-one-out
-# bound, which is public.
+# Properties of an intercept.
 ADJECTIVES = {"penalised"}
-PUBLIC_ALREADY = {"ceiling"}
 
 
 def words_in_use(name):
@@ -88,11 +84,6 @@ def words_in_use(name):
 
 def test_banned_words_do_not_occur():
     assert [(name, word) for name in defined() for word in words_in_use(name)] == []
-
-
-def test_public_names_are_words_of_the_glossary():
-    parts = set(re.findall(r"\w+", " ".join((*PUBLIC, *map(str, PUBLIC.values())))))
-    assert not parts & (BANNED - ADJECTIVES - PUBLIC_ALREADY)
 
 
 def test_terms_of_the_glossary_are_in_the_code():

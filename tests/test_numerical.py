@@ -39,18 +39,13 @@ def test_it_ends_where_the_derivative_is_a_small_share(minimum, power):
     assert len(asked) < 15
 
 
-@pytest.mark.parametrize("jump", [1e-4, 0.4, 1.0, 2.5])
-def test_before_a_jump_the_function_still_falls(jump):
-    t = line_search(lambda t: -1.0 if t <= jump else 5.0, -1.0)
-    assert 0.999 * jump < t <= jump
-
-
-def test_what_is_not_finite_counts_as_beyond_the_minimum():
+def test_before_a_jump_the_function_still_falls():
+    for jump in (1e-4, 0.4, 1.0, 2.5):
+        t = line_search(lambda t, jump=jump: -1.0 if t <= jump else 5.0, -1.0)
+        assert 0.999 * jump < t <= jump
+    # What is not finite counts as beyond the minimum, and a step is extended four times at most.
     t = line_search(lambda t: math.nan if t > 0.01 else t - 0.005, -0.005)
     assert abs(t - 0.005) <= 0.2 * 0.005
-
-
-def test_a_step_is_extended_four_times_at_most():
     assert line_search(lambda t: -1.0, -1.0) == 4.0
 
 

@@ -1,4 +1,4 @@
-"""Intervals are theorems: hostile instances, and proofs that are written, handed on and checked."""
+"""Intervals are theorems: hostile instances, copies, units, and numbers out of range."""
 
 import json
 
@@ -11,18 +11,9 @@ from sklearn.datasets import load_breast_cancer
 
 import svmcvx as sx
 from campaigns.hostile import check
-from svmcvx.__main__ import main
 from tests.conftest import make_data
 
 X, Y = make_data(seed=3, n=40, d=3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 30, 10))
-def test_hostile_instances_hold(first):
-    for seed in range(first, first + 10):
-        label, outcome, _, why = check(seed)
-        assert outcome != "MISS", (seed, label, why)
 
 
 def test_both_checkers_agree_at_a_tiny_scale():
@@ -32,34 +23,11 @@ def test_both_checkers_agree_at_a_tiny_scale():
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=20)
 @given(st.integers(10_000, 10_000_000))
 def test_any_hostile_instance_holds(seed):
     label, outcome, _, why = check(seed)
     assert outcome != "MISS", (seed, label, why)
-
-
-# By a file; tests/proofs proves each formulation.
-SOLVED = {
-    "psvm": lambda: sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf"),
-    "zero_one": lambda: sx.fast.zero_one(X, Y, lam=1.0),
-    "m3svm": lambda: sx.fast.m3svm(X, np.arange(40) % 3, lam=0.1, p=2),
-}
-
-
-@pytest.mark.parametrize("name", SOLVED)
-def test_a_proof_is_written_and_holds(name, tmp_path):
-    solution, y = SOLVED[name](), np.arange(40) % 3 if name == "m3svm" else Y
-    path = tmp_path / "proof.npz"
-    solution.save_proof(path)
-    found = sx.verify(path, X, y)
-    assert found.holds, found.why
-    if found.lower is not None:
-        assert solution.certificate.lower <= found.lower <= found.upper
-    assert found.upper <= solution.certificate.upper
-    other = sx.verify(path, X + 1e-3, y)
-    assert not other.holds
-    assert "fingerprint" in other.why
 
 
 def test_a_problem_with_more_constraints_has_no_proof(tmp_path):
@@ -68,42 +36,6 @@ def test_a_problem_with_more_constraints_has_no_proof(tmp_path):
     with pytest.raises(sx.DataError, match="added constraints"):
         added.save_proof(tmp_path / "proof.npz")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_comparison_leaves_proofs_that_the_command_line_checks(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    table = sx.compare(
-        [sx.PSVMClassifier(p=2.0), sx.ODMClassifier()], X, Y, proofs=tmp_path / "proofs"
-    )
-    assert table["certified"].all()
-    proofs = sorted(path for path in (tmp_path / "proofs").glob("*.npz") if path.stem != "training")
-    assert len(proofs) == 2
-    for path in proofs:
-        monkeypatch.setattr(
-            "sys.argv", ["svmcvx", "verify", str(path), str(tmp_path / "proofs" / "training.npz")]
-        )
-        assert main() == 0
-        assert "the proof holds" in capsys.readouterr().out
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "other.npz", X=rng.standard_normal((28, 3)), y=np.arange(28) % 2)
-    monkeypatch.setattr(
-        "sys.argv", ["svmcvx", "verify", str(proofs[0]), str(tmp_path / "other.npz")]
-    )
-    assert main() == 1
-    assert "does not hold" in capsys.readouterr().out
-
-
-def test_several_classes_leave_a_proof_a_pair(tmp_path):
-    labels = np.array(["a", "b", "c"])[np.arange(40) % 3]
-    sx.compare({"pairs": sx.PSVMClassifier(kernel="rbf")}, X, labels, split=0, proofs=tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("pairs*")) == [
-        "pairs.a-b.npz",
-        "pairs.a-c.npz",
-        "pairs.b-c.npz",
-    ]
-    pair = sx.datasets.load(f"{tmp_path / 'training.npz'}:a-c")
-    found = sx.verify(tmp_path / "pairs.a-c.npz", pair.X, pair.y)
-    assert found.holds, found.why
 
 
 def test_changing_the_data_after_building_changes_nothing():
