@@ -60,7 +60,6 @@ WEIGHT = np.linspace(0.5, 2.0, len(Y))
 SEARCHES = {
     "psvm": (sx.PSVMClassifier(p=1.5, kernel="poly", coef0=1.0, **FAST), {"C": VALUES}, {}),
     "odml": (sx.ODMLClassifier(kernel="rbf", **FAST), {"lam1": [0.01, 0.1, 1.0]}, {}),
-    "conic": (sx.ConicSVMClassifier(solver="clarabel", tol=1e-5), {"lam": [1.0]}, {}),
     "a list of grids": (
         sx.PSVMClassifier(**FAST),
         [{"C": [0.1, 1.0], "kernel": ["rbf"], "gamma": [0.1, 1.0]}, {"C": [1.0], "p": [2.0]}],
@@ -121,7 +120,7 @@ def test_the_result_is_that_of_grid_search(name):
     assert table["certified"][ours].all()
     assert (table["gap"] < 2e-3).all()
     assert (table["warm_starts"][~ours] == 0).all()
-    assert table["gap"][ours].max() <= (1e-5 if name == "conic" else 1e-7) or not ours.any()
+    assert table["gap"][ours].max() <= 1e-7 or not ours.any()
 
 
 def test_models_of_scikit_learn_have_their_intervals_with_weights():

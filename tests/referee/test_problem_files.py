@@ -46,7 +46,7 @@ def by_scip(path):
     return model.getObjVal()
 
 
-@pytest.mark.parametrize(("k", "name"), enumerate(LINEAR | COUNTING))
+@pytest.mark.parametrize(("k", "name"), list(enumerate(LINEAR | COUNTING)))
 def test_what_another_program_reads_has_the_proved_optimum(k, name, tmp_path):
     path, problem = tmp_path / ("x.mps", "x.lp")[k % 2], (LINEAR | COUNTING)[name]()
     write_problem(problem, path)
