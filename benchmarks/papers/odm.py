@@ -96,9 +96,9 @@ class SummedODMClassifier(ODMClassifier):
     observations.
     """
 
-    def _request(self, data: Any, cache: Any) -> Any:
+    def _request(self, data: Any) -> Any:
         n = len(data.labels)
-        return _changed(super()._request(data, cache), C1=self.C1 * n, C2=self.C2 * n)
+        return _changed(super()._request(data), C1=self.C1 * n, C2=self.C2 * n)
 
 
 class SummedODMLClassifier(ODMLClassifier):
@@ -106,8 +106,8 @@ class SummedODMLClassifier(ODMLClassifier):
     SVM without intercept.
     """
 
-    def _request(self, data: Any, cache: Any) -> Any:
-        return _changed(super()._request(data, cache), C=self.C * len(data.labels))
+    def _request(self, data: Any) -> Any:
+        return _changed(super()._request(data), C=self.C * len(data.labels))
 
 
 def _changed(request: Any, **settings: float) -> Any:

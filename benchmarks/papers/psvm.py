@@ -74,10 +74,9 @@ QUICK_EXPONENTS, QUICK_SETS = (1.25, 1.50, 2.00), ("Cancer", "Heart", "Ionospher
 class WithReleasedKernel(PSVMClassifier):
     """The pSVM with the "Gaussian" kernel of the code published with [Sun]."""
 
-    def _request(self, data: Any, cache: Any) -> Any:
-        request = super()._request(data, cache)
+    def _request(self, data: Any) -> Any:
+        request = super()._request(data)
         kernel: Any = Exponential(math.sqrt(float(RBF().resolve(data.X).gamma)))
-        kernel = kernel if cache is None else cache.kernel(kernel)
         return replace(request, settings={**request.settings, "kernel": kernel})
 
 
