@@ -241,6 +241,10 @@ class ODM(ODMStatement, LossStatement):
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         return [self.space.model(np.zeros(self.y.size))], [{"theta": np.zeros(self.y.size)}]
 
+    def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
+        """Return whether w = 0, of C₁(1 − D)², and θ = 0 are no better."""
+        return lower >= 0.0 and upper < self.C1 * (1.0 - self.D) ** 2 * (1.0 - 1e-9)
+
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
     ) -> RecoveredPoints:

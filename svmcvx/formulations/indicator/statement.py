@@ -444,6 +444,13 @@ class CountingStatement(IndicatorStatement):
         found: Bounded = total(exact(self.weight[dropped]))
         return found
 
+    def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
+        """Return whether w = 0, which drops all observations or a class, is no better, nor 0."""
+        positive = self.y > 0
+        sides = float(self.weight[positive].sum()), float(self.weight[~positive].sum())
+        least = min(sides) if self.space.intercept == "free" else sum(sides)
+        return lower >= 0.0 and upper < self.objective_value(0.0, least) * (1.0 - 1e-9)
+
     def bound_of_search(self, value: float) -> float:
         return self.factor_error.counting(value, self.half)
 
