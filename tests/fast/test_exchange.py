@@ -1,8 +1,4 @@
-"""The local search before and beside the tree: least norms, single moves that are left, budgets,
-and what it saves.
-"""
-
-from __future__ import annotations
+"""The local search before and beside the tree."""
 
 import math
 
@@ -27,26 +23,17 @@ def scratch(n, r):
 
 
 def improved(H, kept, *, gram=False, weight=None, lam=1.0, budget=math.inf, most=MOST, stop=False):
+    """The value of the set that `kept` becomes, and the number of products."""
     weight = np.ones(len(H)) if weight is None else weight
-    value, products = descend(
-        H,
-        H @ H.T if gram else np.empty((0, 0)),
-        weight,
-        lam,
-        budget,
-        kept,
-        most,
-        *scratch(*H.shape),
-        np.array([int(stop)]),
-    )
-    return value, products
+    K = H @ H.T if gram else np.empty((0, 0))
+    flag = np.array([int(stop)])
+    return descend(H, K, weight, lam, budget, kept, most, *scratch(*H.shape), flag)
 
 
 def value_of(H, kept, weight, lam):
     found = least_norm(H[kept], None)
-    return (
-        math.inf if found is None else float(found.w @ found.w) + lam * float(weight[~kept].sum())
-    )
+    norm = math.inf if found is None else float(found.w @ found.w)
+    return norm + lam * float(weight[~kept].sum())
 
 
 @pytest.fixture(params=range(4))
@@ -83,16 +70,11 @@ def test_a_set_is_improved_to_one_that_no_single_move_improves(instance):
     assert (by_gram == kept).all()
     assert value <= before * (1 + 1e-9)
     assert value == pytest.approx(value_of(H, kept, weight, 2.0), rel=1e-6)
-    dropped = [i for i in range(len(H)) if kept[i]]
-    for i in dropped:
+    few = np.flatnonzero(~kept) if (~kept).sum() <= 8 else []
+    for i in (*np.flatnonzero(kept), *few):
         other = kept.copy()
-        other[i] = False
+        other[i] = not kept[i]
         assert value_of(H, other, weight, 2.0) >= value * (1 - 1e-6)
-    if (~kept).sum() <= 8:
-        for i in np.flatnonzero(~kept):
-            other = kept.copy()
-            other[i] = True
-            assert value_of(H, other, weight, 2.0) >= value * (1 - 1e-6)
 
 
 def test_no_more_than_the_budget_is_dropped(instance):
@@ -113,30 +95,20 @@ def test_it_ends_at_the_flag_and_at_its_number_of_products(instance):
     assert improved(H, kept, weight=weight, most=1.0)[1] <= 20 * (H.shape[1] + 1)
 
 
-def nodes(solution):
-    return solution.attempts[0].options["nodes"]
-
-
-def leave_out(monkeypatch):
-    """Searches without it."""
-    monkeypatch.setattr(Exchange, "keep_up", lambda *_: None)
-    monkeypatch.setattr(Exchange, "begin", lambda *_: None)
-
-
 @pytest.mark.parametrize(
-    "call",
+    ("solve", "settings"),
     [
-        lambda X, y: sx.fast.zero_one(X, y, lam=1.0),
-        lambda X, y: sx.fast.zero_one(X, y, lam=1.0, kernel="rbf"),
-        lambda X, y: sx.fast.zero_one(X, y, k=12, sample_weight=1.0 + np.arange(60) % 2),
-        lambda X, y: sx.fast.ramp(X, y),
-        lambda X, y: sx.fast.ramp(X, y, kernel="rbf"),
-        lambda X, y: sx.fast.l0(X, y, C=5.0, method="search"),
+        (sx.fast.zero_one, {"lam": 1.0}),
+        (sx.fast.zero_one, {"lam": 1.0, "kernel": "rbf"}),
+        (sx.fast.zero_one, {"k": 12, "sample_weight": 1.0 + np.arange(60) % 2}),
+        (sx.fast.ramp, {}),
+        (sx.fast.ramp, {"kernel": "rbf"}),
+        (sx.fast.l0, {"C": 5.0, "method": "search"}),
     ],
 )
-def test_the_optimum_is_found_before_the_tree(call):
+def test_the_optimum_is_found_before_the_tree(solve, settings):
     X, y = sx.synthetic.outlier_data(60, 2, sigma=0.3, outliers="spread", seed=1)
-    found = call(X, y)
+    found = solve(X, y, **settings)
     assert found.status is sx.Status.OPTIMAL
     assert found.trace[0, 2] <= found.certificate.upper * 1.02
 
@@ -146,11 +118,12 @@ def test_a_budget_that_no_soft_margin_meets_has_a_first_point():
     assert math.isfinite(sx.fast.zero_one(X, y, k=12, max_iter=1).certificate.upper)
 
 
-@pytest.mark.parametrize(("n", "d", "sigma", "seed"), [(100, 5, 0.5, 1)])
-def test_the_tree_is_smaller_with_it(n, d, sigma, seed, monkeypatch):
-    X, y = sx.synthetic.outlier_data(n, d, sigma=sigma, outliers="spread", seed=seed)
+def test_the_tree_is_smaller_with_it(monkeypatch):
+    X, y = sx.synthetic.outlier_data(100, 5, sigma=0.5, outliers="spread", seed=1)
     found = sx.fast.zero_one(X, y, lam=1.0)
-    leave_out(monkeypatch)
+    for method in ("keep_up", "begin"):
+        monkeypatch.setattr(Exchange, method, lambda *_: None)
     without = sx.fast.zero_one(X, y, lam=1.0)
-    assert nodes(found) < 0.7 * nodes(without)
+    nodes, most = (each.attempts[0].options["nodes"] for each in (found, without))
+    assert nodes < 0.7 * most
     assert found.certificate.upper == pytest.approx(without.certificate.upper, rel=1e-9)

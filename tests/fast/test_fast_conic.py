@@ -1,6 +1,4 @@
-"""The low-rank solver of the conic relaxation against the semidefinite program, and what every
-solver must do.
-"""
+"""The low-rank solver of the conic relaxation against the semidefinite program."""
 
 from dataclasses import replace
 from functools import partial
@@ -16,26 +14,20 @@ from benchmarks.papers.conic_points import conic_points
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, conic
 from svmcvx.fast.conic_loss.continuation import LowRankRelaxation
-from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
 from svmcvx.formulations.base import penalised_space
-from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.problems import relaxation
 from svmcvx.system import clock
-from svmcvx.system.deadline import OutOfTime
 from tests import designs
 from tests.designs import DESIGNS
 from tests.intervals import overlap
 
 design = partial(designs.design, n=20, wide=(6, 12))
 PROBLEMS = (
-    {"lam": 1e-3},
-    {"lam": 1.0},
-    {"lam": 30.0},
-    {"lam": 1e4},
-    {"kappa": 0.02},
-    {"kappa": 0.15},
-    {"kappa": 0.5},
+    *({"lam": lam} for lam in (1e-3, 1.0, 30.0, 1e4)),
+    *({"kappa": kappa} for kappa in (0.02, 0.15, 0.5)),
 )
+BOTH = ({"lam": 1.0}, {"kappa": 0.15})
+SMALL = ConicSettings(sample_above=300, sample_size=150, sample_per_column=20)
 
 
 def outliers(n=60, p=3, seed=0, sigma=0.5):
@@ -43,7 +35,7 @@ def outliers(n=60, p=3, seed=0, sigma=0.5):
 
 
 @given(st.sampled_from(DESIGNS), st.sampled_from(PROBLEMS), st.booleans(), st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25)
 def test_every_design_is_certified(name, problem, sparse, seed):
     X, y = design(name, seed)
     solution = conic(sp.csr_array(X) if sparse else X, y, **problem)
@@ -52,14 +44,11 @@ def test_every_design_is_certified(name, problem, sparse, seed):
     assert np.isfinite(solution.model.decision_function(X)).all()
 
 
-@given(
-    st.sampled_from(
-        [name for name in DESIGNS if name not in ("offset", "large", "tiny", "mixed scales")]
-    ),
-    st.sampled_from(PROBLEMS),
-    st.integers(0, 99),
-)
-@settings(max_examples=12, deadline=None)
+NEAR = [name for name in DESIGNS if name not in ("offset", "large", "tiny", "mixed scales")]
+
+
+@given(st.sampled_from(NEAR), st.sampled_from(PROBLEMS), st.integers(0, 99))
+@settings(max_examples=10)
 def test_the_semidefinite_program_has_the_same_optimum(name, problem, seed):
     X, y = design(name, seed, n=14)
     fast = conic(X, y, **problem)
@@ -78,7 +67,7 @@ def test_kernels_agree_with_the_semidefinite_program(problem):
 
 @pytest.mark.parametrize("problem", [{"lam": [0.3, 1.0, 1.2]}, {"kappa": [0.3, 0.1, 0.08, 0.02]}])
 def test_points_without_certificates_are_those_with_one(problem):
-    X, y = sx.synthetic.outlier_data(60, 3, sigma=0.5, outliers="clustered", seed=2)
+    X, y = outliers(seed=2)
     space = penalised_space(X, y, None, True, None, "error")
     (name, values), points = next(iter(problem.items())), conic_points(space, **problem)
     for value, point in zip(values, points, strict=True):
@@ -110,32 +99,27 @@ def test_rounding_solves_the_zero_one_problem_too():
     X, y = outliers(40, 2)
     plain, rounded = conic(X, y, lam=1.0), conic(X, y, lam=1.0, rounding=True)
     overlap(plain, rounded)
-    assert (
-        rounded.certificate.residuals["zero_one_upper"]
-        <= plain.certificate.residuals["zero_one_upper"]
+    program = sx.solve(sx.conic_sdp(X, y, lam=1.0))
+    first, best, reference = (
+        found.certificate.residuals["zero_one_upper"] for found in (plain, rounded, program)
     )
-    assert (
-        rounded.certificate.residuals["zero_one_lower"]
-        <= rounded.certificate.residuals["zero_one_upper"]
-    )
-    reference = sx.solve(sx.conic_sdp(X, y, lam=1.0)).certificate.residuals["zero_one_upper"]
-    assert rounded.certificate.residuals["zero_one_upper"] == pytest.approx(reference, rel=1e-6)
+    assert rounded.certificate.residuals["zero_one_lower"] <= best <= first
+    assert best == pytest.approx(reference, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["direct", "conjugate"])
 def test_systems_factored_and_by_conjugate_gradients_agree(method):
     X, y = outliers(150, 6)
-    for problem in ({"lam": 1.0}, {"kappa": 0.15}):
+    for problem in BOTH:
         one = conic(X, y, method=method, **problem)
         assert one.certificate.gap <= 1e-6
         overlap(one, conic(X, y, **problem))
 
 
 def test_a_sample_comes_before_many_observations():
-    small = ConicSettings(sample_above=300, sample_size=150, sample_per_column=20)
     X, y = outliers(800, 3)
-    for problem in ({"lam": 1.0}, {"kappa": 0.15}):
-        one, again = (conic(X, y, seed=3, settings=small, **problem) for _ in range(2))
+    for problem in BOTH:
+        one, again = (conic(X, y, seed=3, settings=SMALL, **problem) for _ in range(2))
         assert one.certificate.gap <= 1e-6
         assert one.certificate == again.certificate
         whole = conic(X, y, **problem)
@@ -154,10 +138,10 @@ def test_sums_of_indicators_that_jump_at_one_lambda(number, kappa):
     else:
         X, kernel = np.array([[1.0, 0.0], [-1.0, 0.0]])[np.arange(8) % 2], None
     y = np.arange(len(X)) % 2
-    fast = conic(X, y, kappa=kappa, kernel=kernel, intercept=False)
+    problem = {"kappa": kappa, "kernel": kernel, "intercept": False}
+    fast = conic(X, y, **problem)
     assert fast.status == "optimal"
-    assert fast.certificate.gap <= 1e-6
-    overlap(fast, sx.solve(sx.conic_sdp(X, y, kappa=kappa, kernel=kernel, intercept=False)))
+    overlap(fast, sx.solve(sx.conic_sdp(X, y, **problem)))
 
 
 @pytest.mark.parametrize("seed", [6, 39, 149, 197])
@@ -218,34 +202,6 @@ def test_a_warm_start_that_does_not_fit_is_an_error():
             conic(X[:rows], y[:rows], lam=1.0, warm_start=start, **more)
 
 
-def test_derivatives():
-    rng = np.random.default_rng(0)
-    n, k = 30, 3
-    S, y, height = (
-        rng.normal(size=(n, k)),
-        np.where(rng.random(n) < 0.5, 1.0, -1.0),
-        rng.random(n) + 0.5,
-    )
-    for ridge in (np.zeros(n), rng.random(n)):
-        slope, shift, rays = np.empty((n, k)), np.empty(n), np.empty((n, k))
-        value = loss_derivatives(S, y, height, ridge, slope, shift, rays)
-        second = shift[:, None, None] * np.eye(k) + rays[:, :, None] * rays[:, None, :]
-        assert value == pytest.approx(total_loss(S, y, height, ridge))
-        expected = height * relaxed_indicator(y * S[:, 0], np.sum(S[:, 1:] ** 2, axis=1) + ridge)
-        assert value == pytest.approx(expected.sum())
-        step = 1e-6
-        for a in range(k):
-            moved = S.copy()
-            moved[:, a] += step
-            high, low = np.empty_like(slope), np.empty_like(slope)
-            loss_derivatives(moved, y, height, ridge, high, shift, rays)
-            moved[:, a] -= 2 * step
-            loss_derivatives(moved, y, height, ridge, low, shift, rays)
-            numeric = (high - low) / (2 * step)
-            largest = np.abs(second).max(axis=(1, 2))[:, None]
-            assert np.allclose(numeric, second[:, a], rtol=1e-3, atol=1e-3 * largest)
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("k", [0, 2])
 def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
@@ -255,7 +211,8 @@ def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
     U = rng.normal(size=(r, 1 + k))
     problem = LowRankRelaxation(sp.csr_array(L) if sparse else L, y, rng.random(700), lam=2.0, U=U)
     problem.ridge = 0.1
-    _, gradient, bend = problem.derivatives()
+    value, gradient, bend = problem.derivatives()
+    assert value == pytest.approx(problem.value(U))
     H, product, D = problem._hessian(bend), problem._product(bend), rng.normal(size=U.shape)
     assert np.allclose(H, H.T)
     assert np.allclose((H @ D.T.ravel()).reshape(1 + k, r).T, product(D))
@@ -271,36 +228,23 @@ def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_hard_margin_on_the_verge_of_none_gives_an_interval_and_no_raw_error(seed):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 1)) @ np.ones((1, 2))
-    y = np.where(rng.random(60) > 0.5, 1, -1)
-    X[:, 1] += 1e-5 * y * rng.uniform(1, 2, 60)
-    found = conic(X, y, kappa=0)
-    assert found.certificate.lower <= found.certificate.upper
+def test_a_hard_margin_on_the_verge_of_none_gives_an_interval_and_no_raw_error():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 1)) @ np.ones((1, 2))
+        y = np.where(rng.random(60) > 0.5, 1, -1)
+        X[:, 1] += 1e-5 * y * rng.uniform(1, 2, 60)
+        found = conic(X, y, kappa=0)
+        assert found.certificate.lower <= found.certificate.upper
 
 
-def test_a_kernel_is_factored_inside_the_limit(monkeypatch):
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((40, 3)), np.arange(40) % 2
-
-    def late(*arguments, **keywords):
-        raise OutOfTime
-
-    monkeypatch.setattr("svmcvx.feature_space.kernel.run_with_deadline", late)
-    found = sx.fast.conic(X, y, lam=1.0, kernel="rbf", time_limit=60.0)
-    assert (found.status, found.certificate.lower) == ("time_limit", 0.0)
-
-
-@pytest.mark.parametrize("problem", [{"lam": 1.0}, {"kappa": 0.15}])
+@pytest.mark.parametrize("problem", BOTH)
 def test_no_newton_step_is_begun_that_would_end_after_the_limit(monkeypatch, problem):
     """The clock moves by the observations times the squared number of unknowns of each step, and by
     nothing else.
     """
     X, y = outliers(800, 3)
-    small, at = ConicSettings(sample_above=300, sample_size=150, sample_per_column=20), [0.0]
-    step = LowRankRelaxation._hessian
+    at, step = [0.0], LowRankRelaxation._hessian
 
     def counted(relaxation, bend):
         at[0] += 1e-3 * relaxation.y.size * relaxation.U.size**2
@@ -308,36 +252,12 @@ def test_no_newton_step_is_begun_that_would_end_after_the_limit(monkeypatch, pro
 
     monkeypatch.setattr(LowRankRelaxation, "_hessian", counted)
     with clock.substituted(lambda: at[0]):
-        whole = conic(X, y, settings=small, **problem)
+        whole = conic(X, y, settings=SMALL, **problem)
         assert whole.status == "optimal"
         for share in (0.3, 0.5):
             limit, began = share * whole.trace[-1, 0], at[0]
-            found = conic(X, y, settings=small, time_limit=limit, **problem)
+            found = conic(X, y, settings=SMALL, time_limit=limit, **problem)
             assert found.status == "time_limit"
             assert at[0] - began <= limit
-            assert (
-                found.certificate.lower
-                <= whole.certificate.upper
-                <= found.certificate.upper * (1.0 + 1e-6)
-            )
-            assert found.certificate.lower > 0.5 * whole.certificate.lower
-
-
-@pytest.mark.parametrize(
-    ("kappa", "weight"),
-    [
-        (0.0, [1e-300, 1e10, 1.0, 1.0, 1e300, 1e10, 1.0]),
-        (0.3, [1e300, 1e300, 1.0, 1.0]),
-        (0.1, [1e-300, 1e10, 1e-10, 1e-10, 1e300]),
-    ],
-)
-@pytest.mark.parametrize("kernel", [None, "rbf", "poly"])
-def test_weights_of_extreme_sizes_give_an_interval_or_a_sentence(kappa, weight, kernel):
-    y = np.arange(len(weight)) % 2
-    X = np.random.default_rng(0).standard_normal((y.size, 2)) + 4.0 * y[:, None]
-    try:
-        found = conic(X, y, kappa=kappa, kernel=kernel, sample_weight=weight)
-    except (DataError, SolverFailed):
-        return
-    assert found.certificate.lower <= found.certificate.upper
-    assert (found.status == "optimal") == (found.certificate.gap <= 1e-6)
+            best, found = whole.certificate, found.certificate
+            assert 0.5 * best.lower < found.lower <= best.upper <= found.upper * (1.0 + 1e-6)

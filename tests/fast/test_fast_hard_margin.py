@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from svmcvx.certificate import EPS
 from svmcvx.data import binary_data
+from svmcvx.fast import hard_margin
 from svmcvx.fast.core.active_set import new_state, ray, solve
 from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, SOLVED
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
@@ -45,7 +46,7 @@ def value(state):
     return 0.5 * np.abs(state.v[state.S[: state.tight[0]]]).sum()
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.sampled_from(DESIGNS[:-1]), st.integers(2, 40), st.integers(3, 5), st.integers(0, 2**31))
 def test_the_active_set_method_is_least_distance_programming(name, n, d, seed):
     X, y = design(name, seed, n=n, d=d)
@@ -90,58 +91,62 @@ def test_the_active_set_method_can_be_continued():
     assert value(state) == pytest.approx(value(whole), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(0, 8, 2))
-@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.parametrize(
+    ("seed", "form"), [(0, np.asarray), (2, sp.csr_array), (4, sp.csr_array), (6, np.asarray)]
+)
 def test_agrees_with_the_conic_route(seed, form):
     X, y = separable(30 + 10 * seed, 1 + seed, gap=0.3, seed=seed)
-    solution = sx.fast.hard_margin(X if form == "dense" else sp.csr_array(X), y)
+    solution = hard_margin(form(X), y)
     assert solution.solver == "fast.hard_margin/active-set"
     assert solution.status == "optimal"
-    assert solution.certificate.is_certified(1e-6)
-    overlap(solution.certificate, sx.solve(sx.hard_margin_dual(X, y)).certificate)
+    overlap(solution, sx.solve(sx.hard_margin_dual(X, y)))
 
 
 def test_working_sets_end_where_psmo_does():
     n = 2000
     X, y = separable(n, 6)
-    active = sx.fast.hard_margin(X, y, tol=1e-8)
+    active = hard_margin(X, y, tol=1e-8)
     assert active.attempts[0].options["working_set"] < n / 2
     assert active.certificate.is_certified(1e-8)
-    overlap(
-        active.certificate, sx.fast.hard_margin(X, y, method="smo", tol=1e-4).certificate, gap=1e-4
-    )
+    overlap(active, hard_margin(X, y, method="smo", tol=1e-4), gap=1e-4)
     # No margin is violated, and the model is the expansion of the multipliers.
     u = y * active.model.decision_function(X)
     assert u.min() == pytest.approx(1, abs=1e-9)
     assert active.model.coef == pytest.approx(X.T @ (active.dual["alpha"] * y), rel=1e-7, abs=1e-9)
 
 
+def with_sets(**sizes):
+    return HardMarginSettings(active_set=ActiveSetSettings(**sizes))
+
+
 def test_idle_observations_leave_a_large_working_set():
     X, y = separable(3000, 40)
-    reference = sx.fast.hard_margin(X, y)
-    solution = sx.fast.hard_margin(
-        X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest=900))
-    )
+    solution = hard_margin(X, y, settings=with_sets(largest=900))
     assert solution.attempts[0].options["working_set"] <= 1200
-    overlap(solution.certificate, reference.certificate)
+    overlap(solution, hard_margin(X, y))
 
 
 def test_more_features_than_observations_and_too_many_tight_ones():
     X, y = separable(40, 60)
-    wide = sx.fast.hard_margin(X, y)
+    wide = hard_margin(X, y)
     assert wide.solver == "fast.hard_margin/smo"
-    overlap(wide.certificate, sx.fast.hard_margin(X, y, method="active-set").certificate)
+    overlap(wide, hard_margin(X, y, method="active-set"))
     X, y = separable(60, 20)
-    reference = sx.fast.hard_margin(X, y)
-    gone_on = sx.fast.hard_margin(
-        X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest_support=5))
-    )
+    gone_on = hard_margin(X, y, settings=with_sets(largest_support=5))
     assert gone_on.solver == "fast.hard_margin/smo"
-    overlap(gone_on.certificate, reference.certificate)
+    overlap(gone_on, hard_margin(X, y))
 
 
-@pytest.mark.parametrize("design", ["overlap", "duplicate", "equal", "many"])
-@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.parametrize(
+    ("design", "form"),
+    [
+        ("overlap", np.asarray),
+        ("overlap", sp.csr_array),
+        ("duplicate", sp.csr_array),
+        ("equal", np.asarray),
+        ("many", sp.csr_array),
+    ],
+)
 def test_equal_points_of_the_hulls_are_shown(design, form):
     rng = np.random.default_rng(0)
     n = 3000 if design == "many" else 100
@@ -153,7 +158,7 @@ def test_equal_points_of_the_hulls_are_shown(design, form):
     else:
         y = np.where(X[:, 0] + 0.1 * rng.standard_normal(n) > 0, 1, -1)
     with pytest.raises(sx.SolverFailed, match="not separable") as raised:
-        sx.fast.hard_margin(X if form == "dense" else sp.csr_array(X), y)
+        hard_margin(form(X), y)
     attempt = raised.value.attempts[0]
     assert attempt.status == "unbounded"
     assert attempt.options["hull_distance"] <= 1e-5
@@ -161,17 +166,16 @@ def test_equal_points_of_the_hulls_are_shown(design, form):
 
 def test_a_warm_start_begins_with_its_support():
     X, y = separable(3000, 10)
-    first = sx.fast.hard_margin(X, y)
-    again = sx.fast.hard_margin(X, y, warm_start=first)
-    assert again.warm_start_used
+    first = hard_margin(X, y)
+    again = hard_margin(X, y, warm_start=first)
     assert again.attempts[0].options["rounds"] == 0
-    overlap(first.certificate, again.certificate)
+    overlap(first, again)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_the_scale_of_the_data_does_not_matter(scale):
     X, y = separable(500, 5)
-    one, other = sx.fast.hard_margin(X, y), sx.fast.hard_margin(X * scale, y)
+    one, other = hard_margin(X, y), hard_margin(X * scale, y)
     assert other.certificate.upper == pytest.approx(one.certificate.upper / scale**2, rel=1e-6)
 
 
@@ -181,16 +185,14 @@ def test_multiples_of_a_point_take_no_second_product(monkeypatch):
     monkeypatch.setattr(
         KernelColumns, "product", lambda self, v: products.append(v.size) or product(self, v)
     )
-    found = sx.fast.hard_margin(
-        X, y, kernel="rbf", callback=lambda progress: progress.upper < np.inf
-    )
+    found = hard_margin(X, y, kernel="rbf", callback=lambda progress: progress.upper < np.inf)
     # The multipliers, their best multiple, the machine and its multiple with margins of 1.
     assert found.status == "interrupted"
     assert 0 < found.certificate.lower < found.certificate.upper < np.inf
     assert len(products) == 1
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(factor=st.floats(1e-3, 1e3), seed=st.integers(0, 1000))
 def test_scores_of_a_multiple_hold_and_those_of_another_point_are_evaluated(factor, seed):
     rng = np.random.default_rng(seed)

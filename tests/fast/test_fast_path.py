@@ -9,6 +9,7 @@ from svmcvx.fast.margin import psvm as linear
 from svmcvx.fast.warm_path import PATHS
 from svmcvx.formulations.base import RecoveredPoints
 from tests.conftest import make_data
+from tests.intervals import overlap
 
 X, Y = make_data(n=50)
 FIXED = {
@@ -27,12 +28,10 @@ VALUES = {
     "C1": (1, 4, 16),
     "C2": (1, 4),
     "D": (0.0, 0.3),
-    "lam1": (0.1, 1),
-    "lam2": (0.1, 1),
-    "lam": (0.1, 1),
     "kappa": (0.05, 0.2),
     "eps": (1e-4, 1e-2),
     "k": (6, 9),
+    **dict.fromkeys(("lam1", "lam2", "lam"), (0.1, 1)),
 }
 # Every path but those of l0, whose certificates have no lower bound; M3SVM and its relatives are
 # linear.
@@ -54,12 +53,12 @@ def test_a_path_gives_what_single_solves_give(formulation, name, kernel):
     assert [solution.hyperparameters[name] for solution in solutions] == [
         float(value) for value in VALUES[name]
     ]
+    # Each but the first starts from the solution before.
+    started = [solution.warm_start_used for solution in solutions]
+    assert started == [False] + [True] * (len(solutions) - 1)
     for value, solution in zip(VALUES[name], solutions, strict=True):
         single = PATHS[formulation].load()(X[few], Y[few], **{**fixed, name: value})
-        assert solution.certificate.is_certified(1e-6)
-        assert max(solution.certificate.lower, single.certificate.lower) <= min(
-            solution.certificate.upper, single.certificate.upper
-        )
+        overlap(solution, single)
 
 
 def test_a_path_of_local_solutions_has_the_trivial_lower_bound():
@@ -68,20 +67,10 @@ def test_a_path_of_local_solutions_has_the_trivial_lower_bound():
     assert all(solution.certificate.residuals["stationarity"] < 1e-8 for solution in solutions)
 
 
-def test_a_path_starts_from_the_solution_before():
-    solutions = sx.fast.path("psvm", X, Y, C=np.geomspace(0.5, 2.0, 4), p=1.5, kernel=sx.RBF(0.5))
-    assert [solution.warm_start_used for solution in solutions] == [False, True, True, True]
-
-
 def test_a_path_can_be_ended_and_keeps_what_it_has():
     seen = []
     solutions = sx.fast.path(
-        "psvm",
-        X,
-        Y,
-        C=[0.1, 1.0, 10.0],
-        p=2,
-        callback=lambda s: (seen.append(s), len(seen) == 2)[1],
+        "psvm", X, Y, C=[0.1, 1.0, 10.0], p=2, callback=lambda s: seen.append(s) or len(seen) == 2
     )
     assert len(solutions) == 2
     assert seen == solutions
@@ -106,9 +95,7 @@ def test_bad_paths(formulation, keywords, message):
 
 @pytest.mark.parametrize("seed", [117, 121, 177, 181, 217, 231, 257])
 def test_no_step_of_a_path_is_worse_than_from_nothing(seed):
-    """Of the campaign ``python -m campaigns.warm_paths``: paths with such a step, where a start was
-    the only one.
-    """
+    """Paths of the campaign ``python -m campaigns.warm_paths`` that had such a step."""
     steps, found = warm_paths.worse(seed)
     assert steps
     assert not found

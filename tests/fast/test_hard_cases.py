@@ -1,5 +1,7 @@
 """Kernel machines with costs, columns and matrices that have broken solvers."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, make_blobs
@@ -7,6 +9,8 @@ from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.errors import DataError
+from svmcvx.fast import conic, hard_margin, odm, odml, psvm, zero_one
+from tests.intervals import overlap
 
 RNG = np.random.default_rng(0)
 BLOBS, SIDES = make_blobs(50, centers=2, random_state=0, cluster_std=0.6)
@@ -15,30 +19,30 @@ LABELS = np.where(Z[:, 0] > 0, 1, -1)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("C", [1e10, 1e15, 1e20])
+@pytest.mark.parametrize("C", [1e10, 1e20])
 @pytest.mark.parametrize("p", [1.0, 2.0])
 def test_a_huge_cost_is_a_hard_margin(kernel, C, p):
-    solution = sx.fast.psvm(BLOBS, SIDES, C=C, p=p, kernel=kernel)
-    hard = sx.fast.hard_margin(BLOBS, SIDES, kernel=kernel).certificate
+    solution = psvm(BLOBS, SIDES, C=C, p=p, kernel=kernel)
+    hard = hard_margin(BLOBS, SIDES, kernel=kernel).certificate
     assert solution.certificate.is_certified(1e-6)
     assert solution.certificate.lower <= hard.upper
     assert solution.certificate.upper == pytest.approx(hard.upper, rel=2e-6)
 
 
-@pytest.mark.parametrize("C", [1e6, 1e8, 1e10, 1e12])
+@pytest.mark.parametrize("C", [1e6, 1e8, 1e12])
 def test_a_huge_cost_on_columns_that_nearly_touch(C):
-    data = load_breast_cancer()
-    solution = sx.fast.psvm(scale(data.data), data.target, C=C, kernel="linear")
-    assert solution.status is sx.solution.Status.OPTIMAL
+    X, y = load_breast_cancer(return_X_y=True)
+    solution = psvm(scale(X), y, C=C, kernel="linear")
+    assert solution.status is sx.Status.OPTIMAL
     assert solution.certificate.is_certified(1e-6)
     assert solution.certificate.upper == pytest.approx(
-        sx.fast.psvm(scale(data.data), data.target, C=C).certificate.upper, rel=2e-6
+        psvm(scale(X), y, C=C).certificate.upper, rel=2e-6
     )
 
 
 def test_a_class_with_a_huge_weight():
     weight = np.where(SIDES == 1, 1e10, 1.0)
-    found = sx.fast.psvm(BLOBS, SIDES, kernel="rbf", sample_weight=weight)
+    found = psvm(BLOBS, SIDES, kernel="rbf", sample_weight=weight)
     assert found.certificate.is_certified(1e-6)
 
 
@@ -48,20 +52,17 @@ def unscaled(n=200):
     return X, np.where(X[:, 0] + rng.normal(0, 1, n) > 0, 1, -1)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"p": 1.5}, {"p": 2.0}, {"intercept": "penalised"}])
-def test_a_linear_kernel_of_unscaled_columns(arguments):
-    X, y = unscaled()
-    plain = sx.fast.psvm(X, y, C=1000.0, **arguments)
-    kernel = sx.fast.psvm(X, y, C=1000.0, kernel="linear", **arguments)
-    assert kernel.certificate.is_certified(1e-6)
-    assert kernel.certificate.lower <= plain.certificate.upper
-    assert plain.certificate.lower <= kernel.certificate.upper
-
-
-@pytest.mark.parametrize("solver", [sx.fast.odm, sx.fast.odml])
-def test_a_linear_kernel_of_unscaled_columns_in_margin_distributions(solver):
-    X, y = unscaled()
-    assert solver(X, y, kernel="linear").certificate.is_certified(1e-6)
+@pytest.mark.parametrize(
+    "solve",
+    [
+        *(partial(psvm, C=1000.0, p=p) for p in (1.0, 1.5, 2.0)),
+        partial(psvm, C=1000.0, intercept="penalised"),
+        odm,
+        odml,
+    ],
+)
+def test_a_linear_kernel_of_unscaled_columns(solve):
+    overlap(solve(*unscaled(), kernel="linear"), solve(*unscaled()))
 
 
 def test_unscaled_columns_of_several_classes_have_coefficients():
@@ -73,31 +74,31 @@ def test_unscaled_columns_of_several_classes_have_coefficients():
     assert model.dual_coef_.shape[0] == 3
 
 
-@pytest.mark.parametrize("intercept", ["penalised", "none"])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize(
+    ("p", "intercept"), [(1.0, "penalised"), (1.5, "none"), (2.0, "penalised"), (3.0, "none")]
+)
 def test_a_kernel_without_a_free_intercept_on_many_rows(intercept, p):
     X = np.random.default_rng(0).standard_normal((2500, 6))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
-    solution = sx.fast.psvm(X, y, p=p, kernel="rbf", intercept=intercept, tol=1e-5)
+    solution = psvm(X, y, p=p, kernel="rbf", intercept=intercept, tol=1e-5)
     assert solution.certificate.is_certified(1e-5)
     assert np.mean(solution.model.predict(X) == y) > 0.9
 
 
-def test_entries_that_are_all_rounding_leave_a_model_that_separates():
+@pytest.mark.parametrize("degree", [10, 25, 50])
+def test_entries_that_are_all_rounding_leave_a_model_that_separates(degree):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 5)), np.where(rng.random(60) < 0.5, -1, 1)
-    for degree in (10, 25, 50):
-        kernel = sx.Polynomial(degree=degree, gamma=0.2, coef0=1.0)
-        solution = sx.fast.psvm(X, y, C=1000.0, kernel=kernel)
-        assert solution.certificate.lower <= solution.certificate.upper
-        assert np.mean(solution.model.predict(X) == y) == 1.0
+    solution = psvm(X, y, C=1000.0, kernel=sx.Polynomial(degree, gamma=0.2, coef0=1.0))
+    assert solution.certificate.lower <= solution.certificate.upper
+    assert np.mean(solution.model.predict(X) == y) == 1.0
 
 
 @pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
 def test_a_gram_matrix_in_single_precision(intercept):
     K = Z @ Z.T
-    single = sx.fast.psvm(K, LABELS, kernel="precomputed", intercept=intercept)
-    double = sx.fast.psvm(Z.astype(float), LABELS, kernel="linear", intercept=intercept)
+    single = psvm(K, LABELS, kernel="precomputed", intercept=intercept)
+    double = psvm(Z.astype(float), LABELS, kernel="linear", intercept=intercept)
     assert single.certificate.is_certified(1e-6)
     assert single.certificate.upper == pytest.approx(double.certificate.upper, rel=1e-5)
     assert 0.0 < single.certificate.residuals["clipped_mass"] < 1e-6
@@ -109,61 +110,51 @@ def test_rounding_that_depends_on_the_order_is_stated_as_the_mean():
     K = Z @ Z.T
     K[3, 7] *= 1 + 2e-6
     mean = 0.5 * (K.astype(float) + K.astype(float).T)
-    one = sx.fast.psvm(K, LABELS, kernel="precomputed", tol=1e-9)
-    other = sx.fast.psvm(mean, LABELS, kernel="precomputed", tol=1e-9, indefinite="clip")
-    assert one.certificate.lower <= other.certificate.upper
-    assert other.certificate.lower <= one.certificate.upper
+    one = psvm(K, LABELS, kernel="precomputed", tol=1e-9)
+    overlap(one, psvm(mean, LABELS, kernel="precomputed", tol=1e-9, indefinite="clip"))
 
 
-@pytest.mark.parametrize("solver", [sx.fast.odm, sx.fast.odml, sx.fast.hard_margin])
-def test_a_function_in_single_precision(solver):
+@pytest.mark.parametrize("solve", [odm, odml, hard_margin])
+def test_a_function_in_single_precision(solve):
     def kernel(A, B):
         return A.astype(np.float32) @ B.astype(np.float32).T
 
-    assert solver(Z.astype(float), LABELS, kernel=kernel).certificate.is_certified(1e-6)
-
-
-def test_an_asymmetric_matrix_shows_all_digits():
-    K = Z.astype(float) @ Z.T.astype(float) + np.eye(60)
-    K[0, 2] += 1e-6
-    with pytest.raises(DataError, match="not symmetric") as raised:
-        sx.fast.psvm(K, LABELS, kernel="precomputed")
-    assert repr(float(K[0, 2])) in str(raised.value)
-    assert repr(float(K[2, 0])) in str(raised.value)
+    assert solve(Z.astype(float), LABELS, kernel=kernel).certificate.is_certified(1e-6)
 
 
 @pytest.mark.parametrize(
     "solve",
     [
-        lambda K, y: sx.fast.psvm(K, y, kernel="precomputed", intercept="penalised"),
-        lambda K, y: sx.fast.odm(K, y, kernel="precomputed", intercept="penalised"),
-        lambda K, y: sx.fast.conic(K, y, lam=1.0, kernel="precomputed"),
-        lambda K, y: sx.fast.zero_one(K, y, lam=1.0, kernel="precomputed"),
-        lambda K, y: sx.conic_sdp(K, y, lam=1.0, kernel="precomputed"),
+        partial(psvm, intercept="penalised"),
+        partial(odm, intercept="penalised"),
+        *(partial(solve, lam=1.0) for solve in (conic, zero_one, sx.conic_sdp)),
     ],
 )
 def test_a_constant_does_not_hide_an_indefinite_kernel(solve):
     with pytest.raises(DataError, match="indefinite"):
-        solve(np.eye(4) - 0.5, [1, -1, 1, -1])
+        solve(np.eye(4) - 0.5, [1, -1, 1, -1], kernel="precomputed")
 
 
-@pytest.mark.parametrize(
-    ("solver", "arguments"),
-    [
-        (sx.fast.odml, {"C": 4e-100, "lam1": 1.0, "lam2": 0.0}),
-        (sx.fast.odm, {"C1": 1e250, "C2": 5e-50, "D": 0.0}),
-        (sx.fast.odm, {"C1": 1.0, "C2": 9e-100, "D": 1e-300}),
-    ],
-)
-@pytest.mark.parametrize("kernel", [None, "linear", "poly"])
-def test_weights_whose_shares_underflow_end_in_an_interval_or_a_refusal(solver, arguments, kernel):
-    X = np.random.default_rng(3).standard_normal((6, 2))
-    weight = [3.0, 1.0, 1e300, 1e10, 1e-300, 1.0]
+SPREAD = [3.0, 1.0, 1e300, 1e10, 1e-300, 1.0]
+EXTREME_WEIGHTS = [
+    (partial(odml, C=4e-100, lam1=1.0, lam2=0.0), SPREAD, 3),
+    (partial(odm, C1=1e250, C2=5e-50, D=0.0), SPREAD, 3),
+    (partial(odm, C1=1.0, C2=9e-100, D=1e-300), SPREAD, 3),
+    (partial(conic, kappa=0.0), [1e-300, 1e10, 1.0, 1.0, 1e300, 1e10, 1.0], 0),
+    (partial(conic, kappa=0.3), [1e300, 1e300, 1.0, 1.0], 0),
+    (partial(conic, kappa=0.1), [1e-300, 1e10, 1e-10, 1e-10, 1e300], 0),
+]
+
+
+@pytest.mark.parametrize(("solve", "weight", "seed"), EXTREME_WEIGHTS)
+@pytest.mark.parametrize("kernel", [None, "linear", "poly", "rbf"])
+def test_weights_of_extreme_sizes_end_in_an_interval_or_a_refusal(solve, weight, seed, kernel):
+    y = (np.arange(len(weight)) + seed) % 2
+    X = np.random.default_rng(seed).standard_normal((y.size, 2))
+    X += 0.0 if seed else 4.0 * y[:, None]
     try:
-        solution = solver(
-            X, [1, -1, 1, -1, 1, -1], kernel=kernel, sample_weight=weight, **arguments
-        )
+        found = solve(X, y, kernel=kernel, sample_weight=weight)
     except sx.SvmcvxError:
         return
-    lower = solution.certificate.lower
-    assert lower is None or lower <= solution.certificate.upper
+    assert found.certificate.lower is None or found.certificate.lower <= found.certificate.upper
+    assert (found.status == "optimal") == (found.certificate.gap <= 1e-6)
