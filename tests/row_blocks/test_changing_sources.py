@@ -29,22 +29,23 @@ def test_few_rows_in_blocks_are_loaded_and_solved_in_memory(monkeypatch):
             calls.append(self)
             return super().__call__()
 
+    def small(entries):
+        monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", entries)
+
     for name, solve in changing_sources.SOLVERS.items():
-        y = np.where(
-            (X[:, 0] > 0) & ((np.arange(50) % 9 > 0) | (name == "hard_margin")), "yes", "no"
-        )
+        right = (np.arange(50) % 9 > 0) | (name == "hard_margin")
+        y = np.where((X[:, 0] > 0) & right, "yes", "no")
         memory = solve(X, y, sample_weight=weight, tol=1e-7)
         for form in (np.asarray, np.float32, sp.csr_array):
-            parts = [
-                Counted(form(X[a:b]), y[a:b], weight[a:b]) for a, b in ((0, 0), (0, 20), (20, 50))
-            ]
+            cuts = (slice(0, 0), slice(0, 20), slice(20, 50))
+            parts = [Counted(form(X[cut]), y[cut], weight[cut]) for cut in cuts]
             blocks = sx.RowBlocks(parts, labelled=True)
-            monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 150)
+            small(150)
             calls.clear()
             loaded = solve(blocks, blocks.y, tol=1e-7)
             # Each block was looked at, scanned and loaded.
             assert len(calls) <= 3 * len(parts)
-            monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 30)
+            small(30)
             by_block = solve(blocks, blocks.y, tol=1e-7)
             if form is np.asarray:
                 assert loaded.certificate == memory.certificate
@@ -59,9 +60,9 @@ def test_few_rows_in_blocks_are_loaded_and_solved_in_memory(monkeypatch):
             assert by_block.certificate.upper == pytest.approx(loaded.certificate.upper, rel=1e-6)
             assert by_block.certificate.residuals["row_blocks"] == 3.0
             if name.split()[0] in ("psvm", "odm", "odml"):
+                small(150)
                 # A solution by blocks has no multipliers.
                 for earlier in (loaded, by_block, memory):
-                    monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 150)
                     again = solve(blocks, blocks.y, tol=1e-7, warm_start=earlier)
                     assert again.certificate.is_certified(1e-7)
 
@@ -77,18 +78,12 @@ def test_every_answer_is_about_the_rows_of_the_first_pass(first):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (
-            "two rows swapped",
-            r"block 1: its rows are not those of the first pass; a source must not change",
-        ),
-        ("one label", r"block 1: its labels are not those of the first pass"),
-        ("weights", r"block 1: its weights are not those of the first pass"),
-        ("NaN", r"block 1: X contains NaN in column \d; .* not so at the first pass"),
-        ("shrinkage", r"block 1 had the shape \(15, 2\) and has \(14, 2\) now|block 1: its rows"),
-        (
-            "columns",
-            r"block 1 had the shape \(15, 2\) and has \(15, 3\) now|block 1: X has 3 features",
-        ),
+        ("two rows swapped", "1: its rows are not those of the first pass; .* must not change"),
+        ("one label", "1: its labels are not those of the first pass"),
+        ("weights", "1: its weights are not those of the first pass"),
+        ("NaN", r"1: X contains NaN in column \d; .* not so at the first pass"),
+        ("shrinkage", r"1 had the shape \(15, 2\) and has \(14, 2\) now|1: its rows"),
+        ("columns", r"1 had the shape \(15, 2\) and has \(15, 3\) now|1: X has 3 features"),
     ],
 )
 @pytest.mark.parametrize("name", list(changing_sources.SOLVERS))
@@ -100,18 +95,11 @@ def test_what_has_changed_and_where_is_said(name, kind, words):
     if name != "hard_margin":
         y[::7] = 1 - y[::7]
     weight = rng.uniform(0.5, 2.0, 30)
-    loaders = [
-        changing_sources.Changing(
-            (X[a:b], y[a:b], weight[a:b]),
-            lambda parts, due: changing_sources.changed(kind, 0, parts, due),
-            # After the first pass, and in any pass after the second one.
-            first,
-            "stays",
-        )
-        for a, b, first in ((0, 15, 10**9), (15, 30, 2))
-    ]
-    blocks = sx.RowBlocks(loaders, labelled=True)
-    with pytest.raises(sx.DataError, match=words):
+    change = partial(changing_sources.changed, kind, 0)
+    # After the first pass, and in any pass after the second one.
+    last = Changing((X[15:], y[15:], weight[15:]), change, 2, "stays")
+    blocks = sx.RowBlocks([Loaded(X[:15], y[:15], weight[:15]), last], labelled=True)
+    with pytest.raises(sx.DataError, match=f"block {words}"):
         changing_sources.SOLVERS[name](blocks, blocks.y)
 
 
@@ -122,17 +110,18 @@ def test_machines_of_several_classes_are_about_the_same_rows(small, monkeypatch)
     X, y = rng.standard_normal((60, 2)), rng.integers(0, 3, 60)
     for scheme in ("ovo", "ovr"):
         machine = sx.PSVMClassifier(C=0.1, p=2.0, multiclass=scheme)
-        counted = Changing((X[30:], y[30:]), None, 10**9, "stays")
-        machine.fit(
-            blocks := sx.RowBlocks([Loaded(X[:30], y[:30]), counted], labelled=True), blocks.y
-        )
-        for first in range(3, counted.loads + 1, 5 if small == 0 else 1):
-            load = Changing(
+
+        def fit(first, machine=machine):
+            turned = Changing(
                 (X[30:], y[30:]), lambda parts, due: (parts[0][::-1], parts[1]), first, "stays"
             )
-            blocks = sx.RowBlocks([Loaded(X[:30], y[:30]), load], labelled=True)
+            blocks = sx.RowBlocks([Loaded(X[:30], y[:30]), turned], labelled=True)
+            machine.fit(blocks, blocks.y)
+            return turned.loads
+
+        for first in range(3, fit(10**9) + 1, 5 if small == 0 else 1):
             with pytest.raises(sx.DataError, match=r"block 1.*must not change"):
-                machine.fit(blocks, blocks.y)
+                fit(first)
 
 
 ARRAYS = {
@@ -191,9 +180,6 @@ def arrays(name, form):
     ("name", "form"), [*((name, "array") for name in ARRAYS), ("psvm", "sparse"), ("odm", "frame")]
 )
 def test_no_solver_reads_an_array_that_its_caller_changes(name, form, monkeypatch):
-    weighted = name.split(",")[0] not in ("hard_margin",)
-    arguments = {"tol": 1e-17, "max_iter": 30}
-
     def solved(callback):
         X, y, weight, spoil = arrays(name, form)
         called = []
@@ -203,13 +189,9 @@ def test_no_solver_reads_an_array_that_its_caller_changes(name, form, monkeypatc
                 called.append(progress)
                 spoil()
 
-        found = ARRAYS[name](
-            X,
-            y,
-            callback=spoiling if callback else None,
-            **({"sample_weight": weight} if weighted else {}),
-            **arguments,
-        )
+        beside = {} if name.startswith("hard") else {"sample_weight": weight}
+        beside |= {"callback": spoiling} if callback else {}
+        found = ARRAYS[name](X, y, tol=1e-17, max_iter=30, **beside)
         assert called or not callback
         return found.certificate
 
@@ -222,15 +204,13 @@ def test_no_solver_reads_an_array_that_its_caller_changes(name, form, monkeypatc
 
 def test_a_path_and_an_estimator_own_their_data(monkeypatch):
     X, y, _, spoil = arrays("psvm", "array")
-    expected = [
-        solution.certificate
-        for solution in sx.fast.path("psvm", X.copy(), y.copy(), C=[0.1, 1.0, 10.0])
-    ]
-    found = sx.fast.path("psvm", X, y.copy(), C=[0.1, 1.0, 10.0], callback=lambda solution: spoil())
-    assert [solution.certificate for solution in found] == expected
+    path = partial(sx.fast.path, "psvm", C=[0.1, 1.0, 10.0])
+    expected = path(X.copy(), y.copy())
+    found = path(X, y.copy(), callback=lambda solution: spoil())
+    assert [one.certificate for one in found] == [other.certificate for other in expected]
     monkeypatch.setattr(ownership, "SMALL_ENTRIES", 10)
     with pytest.raises(sx.DataError, match="X was changed"):
-        sx.fast.path("psvm", X, y.copy(), C=[0.1, 1.0], callback=lambda solution: spoil())
+        path(X, y.copy(), callback=lambda solution: spoil())
     # Validated features come with their labels, as one object.
     sx.PSVMClassifier(solver="fast").fit(X, y)
     monkeypatch.undo()

@@ -26,26 +26,21 @@ def three(n=240, seed=0):
 )
 def test_several_classes_in_blocks_agree_with_the_data_in_memory(scheme, weights):
     X, y = three()
-    rng = np.random.default_rng(1)
-    own = rng.integers(0, 3, y.size).astype(float)
-    for estimator in (
-        sx.PSVMClassifier(C=0.5, p=2.0, multiclass=scheme, class_weight=weights, solver="fast"),
-    ):
-        whole = estimator.fit(X, y, sample_weight=own)
-        known, scores = whole.solutions_, whole.decision_function(X)
-        found = estimator.fit(split(X, y, [30, 100, 101], own), None)
-        assert list(found.solutions_) == list(known)
-        for key, solution in found.solutions_.items():
-            overlap(solution, known[key])
-            assert solution.certificate.is_certified(1e-6)
-        assert list(found.classes_) == ["ash", "oak", "yew"]
-        assert found.n_features_in_ == 2
-        for blocks in (split(X, y, [60]), da.from_array(X, chunks=(70, 1))):
-            assert np.asarray(found.decision_function(blocks)) == pytest.approx(
-                found.model_.decision_function(X)
-            )
-            assert np.array_equal(np.asarray(found.predict(blocks)), found.model_.predict(X))
-        assert np.asarray(found.decision_function(X)) == pytest.approx(scores, abs=1e-2)
+    own = np.random.default_rng(1).integers(0, 3, y.size).astype(float)
+    machine = {"multiclass": scheme, "class_weight": weights, "solver": "fast"}
+    whole, found = (sx.PSVMClassifier(C=0.5, p=2.0, **machine) for _ in range(2))
+    whole.fit(X, y, sample_weight=own)
+    found.fit(split(X, y, [30, 100, 101], own), None)
+    assert list(found.solutions_) == list(whole.solutions_)
+    for key, solution in found.solutions_.items():
+        overlap(solution, whole.solutions_[key])
+    assert list(found.classes_) == ["ash", "oak", "yew"]
+    assert found.n_features_in_ == 2
+    scores = found.decision_function(X)
+    for blocks in (split(X, y, [60]), da.from_array(X, chunks=(70, 1))):
+        assert np.asarray(found.decision_function(blocks)) == pytest.approx(scores)
+        assert np.array_equal(np.asarray(found.predict(blocks)), found.model_.predict(X))
+    assert scores == pytest.approx(whole.decision_function(X), abs=1e-2)
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "dask", "frame", "loaders"])
@@ -59,13 +54,9 @@ def test_weights_of_classes_multiply_those_of_rows(kind, tmp_path):
         ({"oak": 4.0}, np.array([1.0, 4.0])),
     ):
         estimator = sx.PSVMClassifier(C=0.5, p=2.0, class_weight=weights, tol=1e-8)
-        found = estimator.fit(blocks, labels).solution_
-        overlap(
-            found,
-            sx.fast.psvm(
-                X, y, C=0.5, p=2.0, sample_weight=factors[(y == "oak").astype(int)], tol=1e-8
-            ),
-        )
+        factor = factors[(y == "oak").astype(int)]
+        whole = sx.fast.psvm(X, y, C=0.5, p=2.0, sample_weight=factor, tol=1e-8)
+        overlap(estimator.fit(blocks, labels).solution_, whole)
     assert label_counts(blocks, labels).counts.tolist() == counts.tolist()
     for bad in ({"oak": 0.0}, {"oak": -1.0}, {"oak": np.nan}, "unbalanced", {"elm": 2.0}):
         with pytest.raises(sx.DataError, match="class_weight"):
@@ -74,21 +65,17 @@ def test_weights_of_classes_multiply_those_of_rows(kind, tmp_path):
 
 def test_labels_that_cannot_be_counted():
     X, y = three(20)
+    bare = RowBlocks([Loaded(X)], labelled=False, lengths=[20])
     for labels, message in (
         (np.full(20, "oak"), "one class only"),
         (np.array([*y[:-1], None], dtype=object), "missing"),
         (np.linspace(0, 1, 20), "continuous"),
     ):
-        for given in (labels, None):
-            blocks = (
-                split(X, labels, [7])
-                if given is None
-                else RowBlocks([Loaded(X)], labelled=False, lengths=[20])
-            )
+        for blocks, given in ((split(X, labels, [7]), None), (bare, labels)):
             with pytest.raises(sx.DataError, match=message):
                 sx.PSVMClassifier().fit(blocks, given)
     with pytest.raises(sx.DataError, match="y is None"):
-        sx.PSVMClassifier().fit(RowBlocks([Loaded(X)], labelled=False, lengths=[20]), None)
+        sx.PSVMClassifier().fit(bare, None)
     with pytest.raises(sx.DataError, match="must not change"):
         ClassPartition(None, np.array(["ash", "oak"])).seen(np.array(["ash", "yew"]), None)
 
