@@ -225,7 +225,7 @@ def _builders(module: str, *names: str, **example: Any) -> tuple[Builder, ...]:
 
 _CLASSICAL = "multiclass weston_watkins crammer_singer msvm topk_svm multinomial_lr"
 _CLASSICAL += " sparse_multinomial_lr"
-_ODML = {"lam1": 0.1, "lam2": 0.1, "C": 1.0}
+_MARGINS = "margin_distribution_problems"
 # Sizes for a second opinion are measured: a Clarabel solve of a machine with a kernel takes 0.1 s
 # at 200 observations and ten times as long at twice as many; a semidefinite one with a kernel takes
 # a second at 50.
@@ -298,9 +298,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="optimal margin distribution machine",
             source="ZhangZhou",
             statement="margin_distribution:ODM",
-            builders=_builders(
-                "margin_distribution_problems", "odm_dual", "odm_primal", C1=1.0, C2=1.0, D=0.1
-            ),
+            builders=_builders(_MARGINS, "odm_dual", "odm_primal", C1=1.0, C2=1.0, D=0.1),
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="(1/n) Σ …",
@@ -321,8 +319,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             source="ZhangZhou",
             statement="margin_distribution:ODML",
             builders=(
-                *_builders("margin_distribution_problems", "odml_dual", "odml_primal", **_ODML),
-                *_builders("margin_distribution_problems", "odml_hard_margin", lam1=0.1, lam2=0.1),
+                *_builders(_MARGINS, "odml_dual", "odml_primal", lam1=0.1, lam2=0.1, C=1.0),
+                *_builders(_MARGINS, "odml_hard_margin", lam1=0.1, lam2=0.1),
             ),
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",

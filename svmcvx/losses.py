@@ -13,9 +13,6 @@ import numpy as np
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, minimum, positive_part, sqrt, where
 
-# What the ψ-learning loss charges for a misclassified observation.
-PSI_ERROR = 2.0
-
 
 def slack(u: Any) -> Any:
     r"""Return :math:`\xi = (1-u)_+`."""
@@ -42,7 +39,7 @@ def ramp(u: Any) -> Any:
 
 def psi(u: Floats) -> Floats:
     """Return the ψ-learning loss: 0 for u ≥ 1, :math:`1-u` on [0, 1), and 2 for u < 0."""
-    return np.where(u < 0, PSI_ERROR, slack(u))
+    return np.where(u < 0, 2.0, slack(u))
 
 
 def normalised_sigmoid(u: Floats) -> Floats:

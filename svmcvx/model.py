@@ -31,9 +31,7 @@ from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
 from svmcvx.system.files import atomic_write, read_archive
-
-# Labels, classes or members that HTML lists.
-SHOWN_CLASSES = 20
+from svmcvx.system.memory import SMALL_ENTRIES
 
 
 def frozen(array: Any) -> NDArray[Any]:
@@ -73,7 +71,7 @@ class Model(ShortRepr, ABC):
         return f"{type(self).__name__}({', '.join([*self._described().values(), classes])})"
 
     def _repr_html_(self) -> str:
-        classes = listed(self.classes.tolist(), most=SHOWN_CLASSES)
+        classes = listed(self.classes.tolist(), most=20)
         fields = [*self._described().items(), ("Classes", classes)]
         return html_block(type(self).__name__, html_fields(fields))
 
@@ -186,10 +184,6 @@ def _digest(arrays: dict[str, NDArray[Any]], scalars: Any) -> str:
     return sha.hexdigest()
 
 
-# Entries of one block of what a kernel returns that is a function: 128 MiB.
-BLOCK_ENTRIES = 2**24
-
-
 class LinearScores(Model):
     """A model with the scores ``X coef + intercept``."""
 
@@ -273,7 +267,7 @@ def kernel_blocks(
     kernel: Kernel, vectors: Features | None, support: NDArray[np.intp], X: Features
 ) -> Iterator[tuple[slice, Any]]:
     """Yield blocks of a kernel matrix that is precomputed, or whose kernel is a function."""
-    step = max(1, BLOCK_ENTRIES // max(1, support.size))
+    step = max(1, SMALL_ENTRIES // max(1, support.size))
     for start in range(0, X.shape[0], step):
         rows = slice(start, start + step)
         yield rows, X[rows][:, support] if vectors is None else kernel(X[rows], vectors)

@@ -44,6 +44,7 @@ from svmcvx.data import (
 from svmcvx.errors import DataError, SolverFailed, missing_extra
 from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.files import atomic_write, opened, packing
+from svmcvx.system.memory import SMALL_ENTRIES
 from svmcvx.system.threads import available_threads, single_blas_thread
 
 log = logging.getLogger(__name__)
@@ -73,9 +74,6 @@ class PieceDigests(NamedTuple):
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 # Loads one block; it is sent to other processes, and may be called any number of times.
 Rows: TypeAlias = Callable[[], Any]
-
-# Entries of a block of a file, 16 MiB in float64.
-BLOCK_ENTRIES: Final = 2**21
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,7 @@ class RowBlocks:
                 )
             n, d = own.shape
             step = (
-                max(1, BLOCK_ENTRIES // max(d, 1)) if rows is None else check_whole(rows, "rows", 1)
+                max(1, SMALL_ENTRIES // max(d, 1)) if rows is None else check_whole(rows, "rows", 1)
             )
             for first in range(0, n, step):
                 last = min(first + step, n)
@@ -705,13 +703,6 @@ class _TextRows:
         return Piece(X, y.view("f8"))
 
 
-# Number of shards of a source, the same for any number of threads, so that sums over shards have
-# the same rounding on any computer. More shards balance the load, fewer cost less bookkeeping. On a
-# cluster with many threads: number of shards for each thread.
-SHARDS, SHARDS_PER_THREAD = 32, 4
-# Seconds between two polls of the deadline while a cluster works.
-POLL_SECONDS = 0.1
-
 # The parts of a state: by name, one object per block.
 ShardState: TypeAlias = dict[str, list[Any]]
 # Changes or reads a state: function(pieces, parts, *arguments).
@@ -820,7 +811,10 @@ class Shards:
             sources: list[tuple[Any, ...]] = [*source.parts]
             blocks = [1] * len(sources)
         else:
-            number = min(len(source), max(SHARDS, SHARDS_PER_THREAD * sum(threads.values())))
+            # The same for any number of threads, so that sums over shards have the same rounding on
+            # any computer, but for a cluster with many. More shards balance the load, fewer cost
+            # less bookkeeping.
+            number = min(len(source), max(32, 4 * sum(threads.values())))
             ends = [round(len(source) * k / number) for k in range(number + 1)]
             sources = [(_Opaque(tuple(source[a:b])),) for a, b in pairwise(ends)]
             blocks = [b - a for a, b in pairwise(ends)]
@@ -903,7 +897,7 @@ class Shards:
         try:
             while True:
                 try:
-                    distributed.wait(futures, timeout=POLL_SECONDS)
+                    distributed.wait(futures, timeout=0.1)
                     break
                 except TimeoutError:
                     self._look_at_workers()

@@ -561,8 +561,6 @@ def composite(parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any])
 
 # Binary problems of several that are listed, those with the largest gaps first.
 MOST_PARTS: Final = 12
-# Length of an interval of intercepts, in units of the margin, that no tolerance explains.
-LONG_INTERVAL: Final = 1e-3
 
 
 class Summary(str):
@@ -725,7 +723,8 @@ def _note_on_intercepts(solution: Solution) -> list[str]:
     lower, upper = np.atleast_1d(found.lower), np.atleast_1d(found.upper)
     longest = int(np.argmax(upper - lower))
     low, high = float(lower[longest]), float(upper[longest])
-    if not high - low > LONG_INTERVAL:
+    # In units of the margin; no tolerance explains a longer interval.
+    if not high - low > 1e-3:
         return []
     what = f"from {number(low, 4)} to {number(high, 4)}"
     if lower.size > 1:

@@ -22,14 +22,6 @@ __all__ = ["LinearRule", "label_noise_data", "label_noise_rule", "outlier_data",
 
 OUTLIERS = ("none", "clustered", "spread")
 
-# Distance of the centroids from the origin.
-CENTROID = 0.5
-# Share of the observations that are outliers; how far out a cluster lies, in centroids; variances
-# in units of sigma².
-OUTLIER_SHARE = 0.1
-CLUSTER_DISTANCE, CLUSTER_VARIANCE = 10.0, 0.001
-SPREAD_VARIANCE = 100.0
-
 
 class LinearRule(NamedTuple):
     """The rule ``sign(x'coef + intercept)``."""
@@ -64,7 +56,7 @@ def outlier_data(
     *,
     sigma: float,
     outliers: str = "none",
-    share: float = OUTLIER_SHARE,
+    share: float = 0.1,
     seed: int,
     sample: int = 0,
 ) -> tuple[Floats, NDArray[np.intp]]:
@@ -76,17 +68,18 @@ def outlier_data(
     check_choice(outliers, "outliers", OUTLIERS)
     share = check_number(share, "share", "[0, 1]")
     d = outlier_rule(p, seed=seed).coef
-    centroid = CENTROID * d / np.linalg.norm(d)
+    centroid = 0.5 * d / np.linalg.norm(d)
     rng = _random(seed, 1, check_whole(sample, "sample", 0))
     y = np.where(rng.random(n) < 0.5, 1, -1)
     outlier = rng.random(n) < (0.0 if outliers == "none" else share)
     place, spread = y.astype(np.float64), np.full(n, sigma)
+    # How far out a cluster lies, in centroids, and variances in units of sigma².
     if outliers == "clustered":
         y = np.where(outlier, 1, y)
-        place = np.where(outlier, -CLUSTER_DISTANCE, place)
-        spread[outlier] *= np.sqrt(CLUSTER_VARIANCE)
+        place = np.where(outlier, -10.0, place)
+        spread[outlier] *= np.sqrt(0.001)
     else:
-        spread[outlier] *= np.sqrt(SPREAD_VARIANCE)
+        spread[outlier] *= np.sqrt(100.0)
     X = place[:, None] * centroid + spread[:, None] * rng.standard_normal((n, p))
     return X, y
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.conic_loss.conic import begin
-from svmcvx.fast.conic_loss.continuation import FINAL_SHARE
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.conic_loss.statement import ConicLoss
@@ -49,7 +48,7 @@ def conic_points(
     found: list[ConicPoint] = []
     with monitored(tol=tol, max_iter=STEPS, verbose=False, callback=None) as monitor:
         search = begin(statement, monitor, None, "auto")
-        problem, end, solve = search.problem, FINAL_SHARE * tol, None
+        problem, end, solve = search.problem, 0.5 * tol, None
         for value in lam or kappa:
             problem.steps = 0
             if kappa:

@@ -7,8 +7,8 @@ eigenvalues, :mod:`~svmcvx.certificate.exactly` exact operations. The second che
 them.
 """
 
+from svmcvx.certificate.bounded import EPS
 from svmcvx.certificate.check import (
-    EPS,
     SEARCHED,
     TRIVIAL,
     Certificate,

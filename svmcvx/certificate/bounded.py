@@ -49,8 +49,8 @@ from svmcvx.certificate.exactly import SMALLEST, nearest_sum
 # mypy: disable-error-code="no-any-return"
 
 
-# Unit roundoff.
-U = 2.0**-53
+# Unit roundoff, the distance from 1 to the next number, and the smallest normal number.
+U, EPS, TINY = 2.0**-53, 2.0**-52, 2.0**-1022
 # Accuracy of numpy's elementary functions in units in the last place, and the relative error that
 # this is.
 ULPS = 4.0
@@ -60,8 +60,6 @@ GROW = 1.0 + 32.0 * U
 # Results below SMALL may have lost something to underflow, less than LOST.
 SMALL = 2.0**-900
 LOST = 2.0**-1070
-# Length from which the sums of an array are not taken by math.fsum.
-LONG = 1024
 # Rows of a part of a long sum, which stay in a processor's cache; half the rows from which a sum is
 # taken in parts.
 PART_ROWS = 32_768
@@ -611,10 +609,11 @@ def total(x: Any) -> Any:
 @quietly
 def _compensated(values: Floats) -> tuple[float, float]:
     """Return the sum and its error without the last rounding; infinite on overflow."""
-    if values.size < LONG:
+    # Adding short arrays term by term takes less time than halving them.
+    if values.size < 1024:
         return nearest_sum(values, math.inf), 0.0
     left, lost, size = np.ravel(values), 0.0, 0.0
-    while left.size >= LONG // 4:
+    while left.size >= 256:
         half = left.size // 2
         a, b, odd = left[:half], left[half : 2 * half], left[2 * half :]
         added = a + b
@@ -650,14 +649,6 @@ def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
     )
 
 
-# Columns up to which they are taken one by one: reductions along short rows are slow.
-FEW = 12
-# A share of a whole from which nothing is lost to underflow, and more than the logarithm of any
-# number beyond the share.
-LEAST_SHARE = 2.0**-1000
-LARGEST_LOGARITHM = 1500.0
-
-
 @quietly
 def row_sums(x: Any) -> Any:
     r"""Return the sums of rows of k entries, each off by at most :math:`k u \sum|a|`."""
@@ -687,7 +678,8 @@ def row_maxima(x: Any) -> Any:
         return Bounded(
             row_maxima(x.value), x.error if isinstance(x.error, float) else row_maxima(x.error)
         )
-    return functools.reduce(np.maximum, x.T) if 0 < x.shape[1] <= FEW else np.asarray(x.max(axis=1))
+    # Reductions along short rows are slow: up to 12 columns are taken one by one.
+    return functools.reduce(np.maximum, x.T) if 0 < x.shape[1] <= 12 else np.asarray(x.max(axis=1))
 
 
 @quietly
@@ -769,16 +761,12 @@ def entropy(x: Any, rest: Any, s: Any) -> Any:
         return value
     moved = r * logarithm + np.where(large, (a + r) * (t / (s - b - t)), 0.0)
     error = (value * (ELEMENTARY + roundings(8)) + moved) * GROW
-    sure = ((share > LEAST_SHARE) | (large & (b == 0.0))) & (
-        ~large | ((share <= 0.6) & (t <= 0.1 * s))
-    )
+    sure = ((share > SMALL) | (large & (b == 0.0))) & (~large | ((share <= 0.6) & (t <= 0.1 * s)))
     if not (sure & (value >= SMALL) & (error <= value)).all():
-        # What is known of h by itself.
+        # What is known of h by itself; no quotient of doubles has a logarithm below −1500.
         farthest = (a + r) * GROW
         ratio = farthest / s
-        logarithm = np.where(
-            ratio < LEAST_SHARE, LARGEST_LOGARITHM, -np.log(ratio) * (1.0 + 2.0 * ELEMENTARY)
-        )
+        logarithm = np.where(ratio < SMALL, 1500.0, -np.log(ratio) * (1.0 + 2.0 * ELEMENTARY))
         most = np.minimum(np.where(ratio < 0.36, farthest * logarithm, 0.38 * s), (b + t) * GROW)
         sure &= ~(error > most)
         value, error = np.where(sure, value, 0.5 * most), np.where(sure, error, 0.5 * most * GROW)

@@ -31,15 +31,9 @@ TRIVIAL: Final = frozenset(("convex", "mixed-integer", "enumeration"))
 # Kinds whose lower bound may be one that a search has stated, and who searched: a solver, or our
 # own enumeration.
 SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "solver", "enumeration": "search"}
-EPS: Final = float(np.finfo(np.float64).eps)
 _MINT: Final = object()
-
-# A candidate listed earlier (for example a sparser model) is preferred if it widens the interval by
-# no more than this share of it, or by this relative amount.
-PREFERENCE_SHARE: Final = 0.1
+# Relative amount of the optimum by which a preferred candidate may widen an interval.
 PREFERENCE_RELATIVE: Final = 1e-9
-# Relative gap above which an interval says nothing about the optimum.
-NOTHING_PROVED: Final = 0.99
 
 
 def relative_gap(lower: float | None, upper: float) -> float:
@@ -293,13 +287,13 @@ def check(
     # Of the interval that will be returned: what a search has proved counts too.
     width = best_high - max(best_low, stated)
     width = max(width, 0.0) if math.isfinite(width) else 0.0
+    # A candidate listed earlier (for example a sparser model) is preferred if it widens the
+    # interval by no more than a tenth, or by 1e-9 of the optimum.
     slack = (
-        max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high))
-        if math.isfinite(best_high)
-        else 0.0
+        max(0.1 * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
     )
     model, upper, high = next(entry for entry in uppers if entry[2] <= best_high + slack)
-    if relative_gap(max(best_low, stated), best_high) > NOTHING_PROVED:
+    if relative_gap(max(best_low, stated), best_high) > 0.99:
         # Where rounding is all of an interval in any case, the values themselves are compared.
         plain = min(uppers, key=lambda entry: float(entry[1].value))
         if float(plain[1].value) <= plain[1].error and math.isfinite(plain[2]):

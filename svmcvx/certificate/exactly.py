@@ -14,9 +14,8 @@ from svmcvx.arrays import Floats
 
 # The smallest positive number.
 SMALLEST = 2.0**-1074
-# Bits of a multiplier on the grid, in addition to those of the sum of all multipliers.
-SUM_BITS = 62
-LARGEST_BITS = 50
+# Bits of the sum of all multipliers on a grid, an integer of 64 bits, and of one of them, a double.
+SUM_BITS, LARGEST_BITS = 62, 50
 
 
 def nearest_sum(values: Iterable[float] | Floats, beyond: float = math.nan) -> float:

@@ -27,8 +27,6 @@ from svmcvx.certificate.exactly import SMALLEST
 
 # More than any sum of products here loses to underflow.
 UNDERFLOW = 2.0**-1000
-# Entries of a block of which absolute values are taken.
-BLOCK_ENTRIES = 2**18
 # Rows that are summed by one product, so that the error grows with their number and with that of
 # the parts.
 PART = 512
@@ -160,7 +158,8 @@ class Rows:
             magnitude = np.asarray(abs(self.X) @ size)
         else:
             magnitude = np.empty_like(value)
-            step = max(1, BLOCK_ENTRIES // max(1, d))
+            # Absolute values are taken in blocks of 2 MiB.
+            step = max(1, 2**18 // max(1, d))
             for start in range(0, n, step):
                 magnitude[start : start + step] = np.abs(self.X[start : start + step]) @ size
         relative = roundings(d + self.shifted) * growth(d)

@@ -20,8 +20,6 @@ from svmcvx.errors import DataError, missing_extra
 if TYPE_CHECKING:
     from svmcvx.datasets import Dataset
 
-# Number of settings of a grid that are printed, best first.
-SHOWN = 25
 COMPARE = "experiments.comparison:compare"
 LOAD = {"datasets.loading:load": "target drop keep n_features data_dir"}
 # Arguments that several commands share.
@@ -243,10 +241,10 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
     if given.guarantee:
         names += ["mean_test_score_lower", "mean_test_score_upper", "undecided", "may_be_best"]
     title = f"{label} on {sized(data)}, {given.cv} folds"
-    shown: Any = frame.sort_values("rank_test_score", kind="stable").head(SHOWN).to_dict("records")
+    shown: Any = frame.sort_values("rank_test_score", kind="stable").head(25).to_dict("records")
     out.show(title, shown, [*names, "gap", "certified", "n_support", "seconds"])
-    if len(found) > SHOWN:
-        out.note(f"the best {SHOWN} of {len(found)} settings; --csv FILE has all")
+    if len(found) > len(shown):
+        out.note(f"the best {len(shown)} of {len(found)} settings; --csv FILE has all")
     for text in dict.fromkeys(row["note"] for row in rows if row["note"]):
         out.note(text)
     content = {"split": {"folds": given.cv, "seed": given.seed}, "reused": found.reused}

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 GENERAL, FAST = "general", "fast"
-# Largest number of observations for which a solver is asked for `sharper` times tol.
-SMALL = 100
 
 
 class TrainingData(NamedTuple):
@@ -121,7 +119,8 @@ class Request:
             own = {name: value for name, value in self.settings.items() if name in fast.settings}
             limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
             limits = {name: value for name, value in limits.items() if value is not None}
-            small = isinstance(y, CodedLabels) and y.codes.size <= SMALL
+            # A smaller gap of at most 100 observations costs next to nothing.
+            small = isinstance(y, CodedLabels) and y.codes.size <= 100
             found: Solution = fast.load()(
                 X,
                 y,

@@ -47,9 +47,6 @@ from svmcvx.system.deadline import current, time_limited
 # Parameters that may vary: the objective is affine in them, and the dual objective concave in them
 # and the multipliers together.
 VARIES = {PSVMClassifier: ("C",), ODMClassifier: ("C1", "C2")}
-# Largest share of the squared radius between two points up to which the gap of their mean is taken
-# in place of a solution, and up to which a mean stays at the end of a piece that is cut.
-MEAN_SHARE, LIMITING_SHARE = 0.1, 0.3
 
 
 class _Piece(NamedTuple):
@@ -284,8 +281,9 @@ class _Fold:
         new = [value for value in values if value not in self.known]
         ends = (values[0], values[-1])
         if all(end in self.known for end in ends):
-            # A mean whose gap limits what is known on the piece is solved for.
-            limit = LIMITING_SHARE * squared_radius(*(self.known[end] for end in ends))
+            # A mean whose gap limits what is known on the piece, as a share of the squared radius
+            # between its ends, is solved for.
+            limit = 0.3 * squared_radius(*(self.known[end] for end in ends))
             means = [end for end in ends if end not in self.solved]
             new = [*(end for end in means if self.known[end].gap > limit), *new]
         for value in new:
@@ -332,7 +330,8 @@ class _Fold:
             return False
         settings = {**first_point.hyperparameters, **self.ray.settings(value)}
         node = self._node(Point(first_point.formulation, settings, model, dual))
-        if node.gap > MEAN_SHARE * squared_radius(one, other):
+        # A mean with a small gap takes the place of a solution.
+        if node.gap > 0.1 * squared_radius(one, other):
             return False
         self.known[value] = node
         return True

@@ -40,10 +40,6 @@ from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
 
-# Share of the gap that is asked for to which each problem is solved, and up to which the mean of
-# two solutions is taken in place of one.
-SHARE, MEAN_SHARE = 0.05, 0.6
-
 
 class AtValue(NamedTuple):
     """A model and an interval of the optimum at one value of the parameter."""
@@ -232,7 +228,8 @@ def certified_path(
             f"estimator must be one of this package's classifiers, got {type(estimator).__name__}"
         )
     rule, ray = _rule(estimator, ranges)
-    machine = clone(estimator).set_params(tol=SHARE * eps)
+    # Each problem is solved to a twentieth of the gap that is asked for between them.
+    machine = clone(estimator).set_params(tol=0.05 * eps)
     open_: list[tuple[float, float, Piece]] = []
     closed: list[Piece] = []
     with time_limited(check_time_limit(time_limit)) as deadline:
@@ -416,7 +413,8 @@ class _Search:
             return False
         statement = self.stated(value)
         found = check(statement, models, duals)
-        if not found.certificate.gap <= MEAN_SHARE * self.eps:
+        # It leaves room for the gaps of the pieces on both sides.
+        if not found.certificate.gap <= 0.6 * self.eps:
             return False
         dual = statement.export_dual(found.dual)
         self.nodes[value] = Node(value, found.model, dual, found.certificate)

@@ -17,8 +17,6 @@ from svmcvx.errors import DataError, did_you_mean
 from svmcvx.experiments.fit import INTERVALS
 from svmcvx.system.files import atomic_write
 
-# Number of rows of a longer table that a notebook shows.
-MOST_ROWS: Final = 60
 # Number of decimals of scores.
 DECIMALS: Final = 4
 # Mark of the scores of a model that predicts one class only on some split.
@@ -160,8 +158,8 @@ def written(text: str, path: str | os.PathLike[str] | None) -> str:
 
 
 def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()) -> str:
-    """Return the first rows of a table as HTML."""
-    head = table.head(MOST_ROWS)
+    """Return the first 60 rows of a table as HTML."""
+    head = table.head(60)
     shown = texts(head)
     words = [name for name in shown if name not in head or _is_text(head[name])]
     if not isinstance(table.index, pd.RangeIndex):

@@ -12,16 +12,9 @@ import numpy as np
 from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
-from svmcvx.feature_space.linear import (
-    LARGEST_SQUARE,
-    FeatureSpace,
-    LinearSpace,
-    Point,
-    RowBlock,
-    with_constant,
-)
+from svmcvx.feature_space.linear import FeatureSpace, LinearSpace, Point, RowBlock, with_constant
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
-from svmcvx.kernels.gram import shared_cache
+from svmcvx.kernels.gram import LARGEST_ENTRY, shared_cache
 
 __all__ = [
     "BLOCK_ENTRIES",
@@ -79,11 +72,11 @@ def _in_range(space: FeatureSpace) -> FeatureSpace:
     with np.errstate(over="ignore", invalid="ignore"):
         X, kernel = space.data.X, space.kernel
         largest = float(np.max(row_norms(X) ** 2 if kernel is None else kernel.diagonal(X)))
-    if not largest <= LARGEST_SQUARE:
+    if not largest <= LARGEST_ENTRY:
         what = "rows of X" if space.is_linear else f"k(x, x) of the kernel {space.kernel}"
         raise DataError(
             f"the {what} reach a squared length of {largest:.3g} in feature space, beyond"
-            f" {LARGEST_SQUARE:g}, where arithmetic overflows; scale the data, or use a smaller"
+            f" {LARGEST_ENTRY:g}, where arithmetic overflows; scale the data, or use a smaller"
             " gamma or degree"
         )
     return space

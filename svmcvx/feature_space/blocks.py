@@ -21,8 +21,9 @@ from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.certificate.rows import Ball, row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError, SvmcvxError
-from svmcvx.feature_space.linear import DENSE, LARGEST_SQUARE, LinearSpace
+from svmcvx.feature_space.linear import DENSE, LinearSpace
 from svmcvx.kernels.functions import dense as dense_rows
+from svmcvx.kernels.gram import LARGEST_ENTRY
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.row_blocks import (
     BlockLabels,
@@ -292,9 +293,8 @@ def _visit(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> l
     return [space.data.n for space in spaces(pieces, parts, settings)]
 
 
-# Least number of rows of the sample that is solved first; rows for each unknown; largest number of
-# entries.
-SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
+# Least number of rows of the sample that is solved first, and rows for each unknown.
+SAMPLE_ROWS, SAMPLE_PER_COLUMN = 20_000, 100
 
 
 class _Scanned(NamedTuple):
@@ -316,6 +316,7 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str) -> BlockS
     shards = Shards.of(source)
     centre, dense = _first_look(shards, intercept)
     columns, count = centre.size, sum(shards.blocks)
+    # The sample has at most 64 MiB of entries.
     quota = math.ceil(max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns) / count)
     # The labels of the states are not needed any more.
     seen = None if sides is None else replace(sides, given=None, digests=[])
@@ -324,7 +325,7 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str) -> BlockS
         (first, [None if listed is None else listed[first:last] for listed in beside])
         for first, last in itertools.pairwise([*shards.offsets, count])
     ]
-    sampling = quota, SAMPLE_ENTRIES / count
+    sampling = quota, 2**23 / count
     by_shard: list[list[_Scanned]] = shards.change(_scan, each, layout, sampling, seen)
     found = [scanned for listed in by_shard for scanned in listed]
     if sides is not None:
@@ -335,10 +336,10 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str) -> BlockS
     merged = np.concatenate(labels)
     _, classes = check_labels(merged, merged.size, binary=True)
     largest = max(scanned.largest for scanned in found)
-    if not largest * largest <= LARGEST_SQUARE:
+    if not largest * largest <= LARGEST_ENTRY:
         raise DataError(
             f"the rows of X reach a length of {largest:.3g}, where arithmetic overflows; scale the"
-            f" data to a squared length below {LARGEST_SQUARE:g}"
+            f" data to a squared length below {LARGEST_ENTRY:g}"
         )
     digests = [([scanned.digests for scanned in listed],) for listed in by_shard]
     encoded = shards.change(_encode, digests, classes)

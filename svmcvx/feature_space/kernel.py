@@ -41,8 +41,6 @@ from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, interruptible, run_with_deadline
 
-# Bytes for each entry of a Gram matrix while a factor is computed: matrix, factor and copies.
-GRAM_BYTES = 8 * 4
 # Observations up to which a stored kernel matrix costs less time than a second evaluation.
 FEW = 1000
 # Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
@@ -128,7 +126,8 @@ class KernelSpace(FeatureSpace):
     def _given_gram(self) -> Floats:
         n = self.data.n
         memory.require(
-            GRAM_BYTES * float(n) ** 2,
+            # The matrix, its factor and two copies.
+            4 * 8.0 * float(n) ** 2,
             f"the {n} × {n} kernel matrix and its factor",
             "use fewer observations, the linear formulation, or a specialised solver that keeps no"
             " kernel matrix",

@@ -25,12 +25,6 @@ from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import run_with_deadline
 
-# Largest squared length of an observation in feature space, so that its product with a weight does
-# not overflow.
-LARGEST_SQUARE = 1e250
-# Points whose scores are kept: the candidates of one answer.
-KEPT_POINTS = 2
-
 
 class Point(NamedTuple):
     """Scores `Kv` and the squared norm `v'Kv` of coefficients `v`, with rounding bounds."""
@@ -84,7 +78,8 @@ class FeatureSpace(ABC):
             if np.array_equal(known.v, v):
                 return known
         found = self._evaluated_point(v.copy())
-        self._points[:] = [found, *self._points[: KEPT_POINTS - 1]]
+        # The two candidates of one answer are stored.
+        self._points[:] = [found, *self._points[:1]]
         return found
 
     @cached_property
@@ -193,8 +188,6 @@ def with_constant(X: Features) -> Features:
 # Share of non-zero entries from which sparse data with a free intercept are treated as dense: this
 # is faster, and they can be centred.
 DENSE = 0.3
-# Number of columns up to which the data are the factor for any number of rows.
-FEW_COLUMNS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +228,8 @@ class LinearSpace(FeatureSpace):
     @property
     def factor_is_data(self) -> bool:
         n, d = self.X.shape
-        return bool(d <= max(n, FEW_COLUMNS))
+        # So few columns cost nothing, however few the rows.
+        return bool(d <= max(n, 10))
 
     @property
     def factored(self) -> bool:

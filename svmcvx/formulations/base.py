@@ -32,6 +32,9 @@ Result = TypeVar("Result")
 CLEARLY_ZERO = 1e-3
 # Margins above 1 by no more than this are on the margin, where models list their support.
 ON_SUPPORT = 1e-7
+# Relative amounts by which a point is moved to the inside of its bounds, in turn, until rounding
+# leaves it there.
+SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-3)
 
 # Formulations whose proofs are checked block by block.
 PROVED_IN_BLOCKS = ("psvm", "penalised psvm", "odm")

@@ -59,8 +59,6 @@ from svmcvx.certificate.bounded import GROW, Bounded, exact, roundings, total
 from svmcvx.certificate.rows import Ball, inner_error, norm_above
 from svmcvx.formulations.base import LinearTerm, LossStatement
 
-# Largest absolute value of a multiplier, so that products stay finite.
-LARGEST = 2.0**200
 # Relative error of a coefficient as cvxpy compiles it.
 COEFFICIENT = roundings(8)
 # Relative tolerance for zero entries of a normed vector, and for ties of pieces.
@@ -165,13 +163,16 @@ class AddedRows:
 
     def repaired(self, m: Floats) -> Floats:
         """Return multipliers projected to their cones."""
-        m = np.clip(np.nan_to_num(np.asarray(m, dtype=np.float64), nan=0.0), -LARGEST, LARGEST)
+        # Products of multipliers up to this size stay finite.
+        largest = 2.0**200
+        m = np.clip(np.nan_to_num(np.asarray(m, dtype=np.float64), nan=0.0), -largest, largest)
         for group in self.groups:
             part = m[group.rows]
             if group.kind == "inequality":
                 np.maximum(part, 0.0, out=part)
             elif group.kind == "norm":
-                part[0] = -norm_of_order_above(part[1:], DUAL_ORDER[group.order])
+                dual_order = 2.0 if group.order == 2.0 else math.inf
+                part[0] = -norm_of_order_above(part[1:], dual_order)
         return m
 
     def outside(self, m: Floats) -> float:
@@ -238,9 +239,6 @@ def _product(matrix: Any, x: Bounded) -> Bounded:
     return _with_coefficient_error(
         Bounded(np.asarray(matrix @ x.value), (rounding + spread) * GROW), magnitude
     )
-
-
-DUAL_ORDER = {1.0: math.inf, 2.0: 2.0}
 
 
 def norm_of_order_above(x: Floats, order: float) -> float:

@@ -93,9 +93,6 @@ from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Evidence, OptimalIntercepts
 from svmcvx.system.deadline import current
 
-# Multipliers above this are cut, so that their sums and squares stay numbers.
-LARGEST = 2.0**400
-
 
 @dataclass(frozen=True, eq=False)
 class AlphaDualStatement(LossStatement):
@@ -118,7 +115,7 @@ class AlphaDualStatement(LossStatement):
 
     def largest_multiplier(self) -> Floats | float:
         """Return the upper bounds, at most a number with finite sums and squares."""
-        return np.minimum(self.upper_bound(), LARGEST)
+        return np.minimum(self.upper_bound(), 2.0**400)
 
     def constant(self, bias: float) -> BinaryModel:
         data = self.space.data

@@ -109,6 +109,7 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import (
+    TINY,
     Bounded,
     between,
     by_rows,
@@ -132,8 +133,6 @@ from svmcvx.numerical import MarginOperator, conjugate_gradients, solve_support_
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, current, interruptible, run_with_deadline
 
-# Unknowns of a system of the polishing at most.
-LARGEST_SYSTEM = 4000
 # Smallest share of an observation in the sum of weights.
 LEAST_SHARE = 2.0**-300
 
@@ -293,7 +292,8 @@ class ODM(ODMStatement, LossStatement):
         for _ in range(40):
             short, long = u < 1.0 - self.D, u > 1.0 + self.D
             rows = np.flatnonzero(short | long)
-            if min(rows.size, L.shape[1]) > LARGEST_SYSTEM or current().passed():
+            # A system of more unknowns takes seconds.
+            if min(rows.size, L.shape[1]) > 4000 or current().passed():
                 return None
             stiffness = 2.0 * c[rows] * np.where(short[rows], self.C1, self.C2)
             end = np.where(short[rows], 1.0 - self.D, 1.0 + self.D)
@@ -353,15 +353,6 @@ def exact_sum(values: Floats) -> float:
         return math.inf
 
 
-# To repair a dual point, R is factored up to this number of features and observations, and for
-# sparse data up to this number of entries if they were dense.
-LARGEST_FACTORED = 2500
-LARGEST_WHITENED = 1e8
-# Largest trace of L'AL, and with it condition of R, at which R is formed: four digits are lost at
-# most.
-WELL_CONDITIONED = 1e4
-
-
 @dataclass(frozen=True, eq=False)
 class MarginHessian:
     """The matrix :math:`R = I + L'AL` of the quadratic part of P in the columns of the factor L."""
@@ -393,7 +384,8 @@ class MarginHessian:
         self._require(3.0 * (n + r) * r)
         margins = self.space.data.y[:, None] * L
         centred = np.sqrt(2.0 * self.lam1 * self.share)[:, None] * (margins - self.share @ margins)
-        if float(np.vdot(centred, centred)) <= WELL_CONDITIONED:
+        # The trace of L'AL, and with it the condition of R, costs at most four digits.
+        if float(np.vdot(centred, centred)) <= 1e4:
             R = run_with_deadline(np.matmul, centred.T, centred)
             R[np.diag_indices(r)] += 1.0
             return np.asarray(run_with_deadline(np.linalg.cholesky, R))
@@ -420,9 +412,8 @@ class MarginHessian:
             return False
         X = self.space.X
         n, d = X.shape
-        return bool(
-            min(n, d) > LARGEST_FACTORED or (sp.issparse(X) and (d > n or n * d > LARGEST_WHITENED))
-        )
+        # Sparse data would become dense.
+        return bool(min(n, d) > 2500 or (sp.issparse(X) and (d > n or n * d > 1e8)))
 
     def solve_by_products(self, v: Floats) -> Floats:
         """Return ``w`` in the columns of the data X with ``R w = X'v``, by conjugate gradients."""
@@ -609,7 +600,7 @@ class _ODML(ODMStatement):
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations inside their box; None if that fails."""
         upper_bound, u = self.upper_bound(), self.margins(alpha)
-        typical = np.minimum(upper_bound, max(float(alpha.max()), np.finfo(np.float64).tiny))
+        typical = np.minimum(upper_bound, max(float(alpha.max()), TINY))
         inside = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
         above = (
             inside

@@ -39,12 +39,6 @@ from svmcvx.formulations.base import latest
 from svmcvx.formulations.margin import dual_objective, objective
 from svmcvx.kernels.class_rows import ClassRows, Layout
 
-# Multiplications up to which the products of all rows with all normals are one product, though a
-# normal needs its own rows alone.
-FEW = 500_000
-# Exponent of the finest grid of multipliers.
-FINEST = -1000
-
 
 class PartsPoint(NamedTuple):
     """Multipliers and biases of all problems; a model has the normal or the expansion of α y."""
@@ -83,7 +77,7 @@ class PSVMParts:
     @cached_property
     def _few(self) -> bool:
         """Whether one product of all rows with all normals costs less than several smaller ones."""
-        return self.rows.X.size * self.layout.parts <= FEW
+        return self.rows.X.size * self.layout.parts <= 500_000
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -181,7 +175,8 @@ class PSVMParts:
         found: Floats = np.maximum(np.maximum.reduceat(outside, starts), 0.0)
         largest = np.maximum.reduceat(size, starts)
         bits = min(LARGEST_BITS, SUM_BITS - int(self.layout.largest).bit_length())
-        exponent = np.maximum(np.frexp(largest)[1] - bits, FINEST)
+        # A grid no finer than 2⁻¹⁰⁰⁰, so that units are numbers.
+        exponent = np.maximum(np.frexp(largest)[1] - bits, -1000)
         units = self.y * alpha * np.repeat(np.ldexp(1.0, -exponent), self.layout.sizes)
         whole = np.rint(units).astype(np.int64)
         exactly = (whole == units) & ((whole != 0) | (alpha == 0.0))

@@ -58,24 +58,21 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import roundings
 from svmcvx.system.deadline import current
 
-# Weights are equal that differ by this share: more than a few roundings, and far less than a
-# tolerance.
-EQUAL = 2.0**-40
 # Observations of the first linear program for each class; each further one has twice as many. With
 # ten classes fewer take a second program.
 WINDOW = 20
-# Multipliers this near to a bound, relative to t, are at it; also the accuracy asked of the linear
+# Multipliers this near to a bound, relative to t, are at it; the accuracy asked of the linear
 # program.
-AT_BOUND = 1e-9
+AT_BOUND, LP_ACCURACY = 1e-9, 1e-10
 # Intervals of intercepts up to this length, in units of the margin, count as one intercept where no
 # linear program is solved.
 SHORT = 1e-5
-LP_ACCURACY = 1e-10
 
 
 def equal_share(n: int) -> float:
     """Return the relative difference of equal sums of at most `n` weights."""
-    return EQUAL + roundings(2 * n)
+    # More than a few roundings, and far less than a tolerance.
+    return 2.0**-40 + roundings(2 * n)
 
 
 def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float]:

@@ -630,11 +630,6 @@ def _at_values(function: Callable[..., Any], parameters: tuple[cp.Parameter, ...
 Arguments = ParamSpec("Arguments")
 BuiltProblem = TypeVar("BuiltProblem", bound=FormulationProblem)
 
-# Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem,
-# as measured for n = 1 000 to 20 000: a thin factor is written into sparse constraints, a whole
-# Gram matrix into the objective.
-FACTOR_BYTES = 300.0
-GRAM_BYTES = 170.0
 RAISES = {
     "DataError": "If the data or an argument cannot be used.",
     "BuildError": "If the problem would not fit into memory.",
@@ -646,7 +641,10 @@ def require_conic_memory(factor: Any, what: str) -> None:
     n, r = factor.shape
     entries = factor.nnz if sp.issparse(factor) else factor.size
     memory.require(
-        (FACTOR_BYTES if 2 * r <= n else GRAM_BYTES) * float(entries),
+        # Bytes that compiling and solving with Clarabel need for each entry, as measured for
+        # n = 1 000 to 20 000: a thin factor is written into sparse constraints, a whole Gram matrix
+        # into the objective.
+        (300.0 if 2 * r <= n else 170.0) * float(entries),
         f"the {what} with a matrix of {n} × {r}",
         "use fewer observations or features, or a specialised solver of svmcvx.fast",
     )

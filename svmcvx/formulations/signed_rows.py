@@ -221,9 +221,6 @@ def big_m_bound(
 
 # Machines from which searches start
 
-# Larger than any slope of the losses of other rows: a price at which no row is given up.
-HARD = 1e6
-
 
 def hinge_machine(
     G: Floats, y: Floats | None, threshold: Floats, cost: Floats
@@ -320,10 +317,12 @@ TRIED, LEAST_SLACK, FILTER_WORK = 5, 1e-3, 3e9
 
 def elastic_filter(geometry: SignedRows, stop: Callable[[], bool] = never) -> Floats:
     """Return a score that drops few rows, in each step the most helpful of the largest slacks."""
+    # A price larger than any slope of the losses of other rows: none of them is given up.
+    price = 1e6
     n = geometry.y.size
     score, kept = np.full(n, np.inf), np.ones(n, dtype=bool)
     rows, norm = _scaled(geometry)
-    u, _, w = squared_hinge(rows, norm, geometry.weight, HARD, None, stop)
+    u, _, w = squared_hinge(rows, norm, geometry.weight, price, None, stop)
     most = int(min(n - 1, max(FILTER_WORK / (TRIED * 20.0 * n * rows.shape[1] ** 2), 1)))
     for rank in range(most):
         short = np.where(kept, 1.0 - u, -np.inf)
@@ -334,7 +333,7 @@ def elastic_filter(geometry: SignedRows, stop: Callable[[], bool] = never) -> Fl
         for i in candidates:
             weight = np.where(kept, geometry.weight, 0.0)
             weight[i] = 0.0
-            trials.append((*squared_hinge(rows, norm, weight, HARD, w, stop), i))
+            trials.append((*squared_hinge(rows, norm, weight, price, w, stop), i))
         u, _, w, chosen = min(trials, key=lambda trial: trial[1])
         score[chosen], kept[chosen] = rank, False
     return score

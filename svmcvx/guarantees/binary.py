@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,10 +50,6 @@ from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
 from svmcvx.solution import REPEATED, Evidence, Solution
 
-# Share of its width by which an interval in a proof is wider on either side: coefficients of
-# another checker are rounded in other ways.
-SCORE_ROOM: Final = 2.0**-20
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BinaryGuarantee(Guarantee):
@@ -91,8 +87,10 @@ class BinaryGuarantee(Guarantee):
         low, high = score_ends(proof, self.features, self.labels, rows)
         low, high = np.minimum(low, own.lower), np.maximum(high, own.upper)
         with np.errstate(invalid="ignore"):
+            # Coefficients of another checker are rounded in other ways: each side is wider by a
+            # millionth of the width.
             room = np.nan_to_num(
-                SCORE_ROOM * (high - low) + REPEATED * np.maximum(np.abs(low), np.abs(high))
+                2.0**-20 * (high - low) + REPEATED * np.maximum(np.abs(low), np.abs(high))
             )
         low, high = np.maximum(low - room, -NOTHING), np.minimum(high + room, NOTHING)
         scores = {"lower": low, "upper": high, "label": label_codes(low, high)}

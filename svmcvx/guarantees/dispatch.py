@@ -83,10 +83,6 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
     return (joint_guarantee if solution.formulation in JOINT else binary_guarantee)(solution, X, y)
 
 
-# What solvers in double precision reach on most data.
-SMALLEST_GAP: Final = 1e-12
-# What the gap of one solve is divided by for the next.
-FACTOR: Final = 100.0
 # How a solve may end that is not to be followed by another.
 CUT_SHORT: Final = (Status.TIME_LIMIT, Status.INTERRUPTED)
 
@@ -128,7 +124,7 @@ def refine(
     y: Any,
     T: Any,
     *,
-    tol: float = SMALLEST_GAP,
+    tol: float = 1e-12,
     time_limit: float | None = None,
     verbose: bool = False,
 ) -> Solution:
@@ -185,7 +181,8 @@ def refine(
         try:
             rows.look(best, X, y)
             while rows.open and best.certificate.gap > tol:
-                found = _solved_on(best, X, y, max(tol, best.certificate.gap / FACTOR), verbose)
+                # The next gap is a hundredth of the last one.
+                found = _solved_on(best, X, y, max(tol, best.certificate.gap / 100), verbose)
                 if found.status in CUT_SHORT:
                     ended = found.status
                 if not found.certificate.gap < best.certificate.gap:

@@ -78,34 +78,25 @@ from svmcvx.certificate.bounded import (
     total,
     where,
 )
+from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS
 from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
 from svmcvx.kernels.functions import dense, diagonal_above
 from svmcvx.model import KernelModel, LinearModel
 from svmcvx.system.deadline import checkpoint
+from svmcvx.system.memory import SMALL_ENTRIES
 
 Chosen: TypeAlias = NDArray[np.intp]
 
-# Bits of a coefficient, and of the sums of all: whole numbers of as many bits are doubles, and
-# their sums 64-bit integers.
-COEFFICIENT_BITS, SUM_BITS = 50, 62
-# Factor that covers the rounding of a quotient.
-SHRINK = 1.0 - 2.0**-48
 # Smaller steps are dropped, as their quotients may have underflowed; the square of a radius is at
 # least LEAST_SQUARE, so that steps are positive.
 LEAST_STEP, LEAST_SQUARE = 2.0**-500, 2.0**-200
-# Entries of the kernel between tested and training rows at once.
-BLOCK = 2_000_000
-
 
 # Rows that are tested, or those of the training data, prepared.
 Tested: TypeAlias = "LinearTested | KernelTested"
 # Largest number of vectors in a linear system.
 LARGEST_SYSTEM = 1000
-# Numbers added to the diagonal of a system, relative to its largest entry, until it can be
-# factored.
-RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
 # Solves a system for right sides of shape (r, m).
 Solver: TypeAlias = Callable[[Floats], Floats]
 
@@ -122,14 +113,14 @@ def on_grid(c: Floats, taker: int) -> Floats:
     r = c.shape[0]
     largest = np.abs(c).max(axis=0)
     usable = np.isfinite(largest) & (largest > 0.0)
-    bits = min(COEFFICIENT_BITS, SUM_BITS - 1 - int(r).bit_length())
+    bits = min(LARGEST_BITS, SUM_BITS - 1 - int(r).bit_length())
     # Coefficients below 2^e become whole numbers below 2^bits.
     exponent = np.frexp(np.where(usable, largest, 1.0))[1] - bits
     usable &= (exponent <= 0) & (exponent > -SUM_BITS)
     exponent = np.where(usable, exponent, 0)
     units = np.rint(np.ldexp(np.where(usable, c, 0.0), -exponent)).astype(np.int64)
     units[taker] += (np.int64(1) << (-exponent).astype(np.int64)) - units.sum(axis=0)
-    usable &= np.abs(units[taker]) <= np.int64(1) << COEFFICIENT_BITS + 2
+    usable &= np.abs(units[taker]) <= np.int64(1) << LARGEST_BITS + 2
     found = np.ldexp(units.astype(np.float64), exponent)
     columns: Floats = np.where(usable, found, np.nan)
     return columns
@@ -180,7 +171,8 @@ class Theorem:
             return None
         K = self.points.training.some(rows).products(rows)
         scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
-        for ridge in RIDGES:
+        # Relative to its largest entry, more is added to the diagonal until there is a factor.
+        for ridge in (1e-14, 1e-11, 1e-8, 1e-4):
             try:
                 triangle = sl.cholesky(K + np.diag(added + ridge * scale), lower=True)
             except (sl.LinAlgError, ValueError):
@@ -190,7 +182,7 @@ class Theorem:
 
     def prepared(self, rows: Features) -> Iterator[Tested]:
         """Prepare rows in pieces whose kernel with the training rows has room, in the time left."""
-        width = max(1, BLOCK // max(self.multipliers.values.size, rows.shape[1]))
+        width = max(1, SMALL_ENTRIES // max(self.multipliers.values.size, rows.shape[1]))
         for start in range(0, rows.shape[0], width):
             checkpoint()
             yield self.points.tested(rows[start : start + width])
@@ -267,7 +259,7 @@ class Theorem:
             curvature, nan=0.0, posinf=0.0
         )
         wanted = math.sqrt(radius) / np.sqrt(bend)
-        room = (dual.room(rows, d) / np.abs(d)).min(axis=0, initial=np.inf) * SHRINK
+        room = (dual.room(rows, d) / np.abs(d)).min(axis=0, initial=np.inf) * (1 - roundings(32))
         room = np.minimum(room, self.longest_step(squares))
         step = np.minimum(np.where(np.isnan(wanted), np.inf, wanted), room)
         # Where nothing limits the step, its quotient is as good as nothing.

@@ -29,8 +29,8 @@ from svmcvx.kernels.functions import (
 from svmcvx.system.threads import for_each_part
 
 # Entries of a tile: in double precision 1 MiB, which stays in the cache of one core while it is
-# computed and used; and its columns, if there are enough rows.
-TILE_ENTRIES, TILE_COLUMNS = 2**17, 512
+# computed and used.
+TILE_ENTRIES = 2**17
 # Entries from which several threads share a product.
 SHARED = 2**20
 
@@ -166,7 +166,8 @@ class KernelColumns:
 
     def _tiles(self) -> tuple[list[slice], list[slice]]:
         m, n = self.shape
-        width = max(1, min(n, TILE_COLUMNS, self.tile_entries))
+        # Tiles are as high as their entries allow.
+        width = max(1, min(n, 512, self.tile_entries))
         height = max(1, self.tile_entries // width)
         return [slice(i, i + height) for i in range(0, m, height)], [
             slice(j, j + width) for j in range(0, n, width)

@@ -621,9 +621,8 @@ def diagonal_above(kernel: Kernel, X: Features) -> Floats:
     return np.asarray(diagonal * enlarge + UNDERFLOW)
 
 
-# Entries of a part of a matrix, two of which fit into the processor's cache; rows and columns of a
-# part that stays there with its transpose.
-CACHED, SQUARE = 32_768, 256
+# Rows and columns of a part of a matrix that stays in the processor's cache with its transpose.
+SQUARE = 256
 # Parts, of some 0.1 ms each, between two looks whether anybody waits for the matrix.
 POLLED = 32
 
@@ -663,11 +662,11 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
     b = row_norms_squared(B)
     found = np.ascontiguousarray(inner(A, B))
     share, n = lost_share(found.dtype), b.size
-    rows = max(1, CACHED // max(n, 1))
+    # A part that stays in the processor's cache.
+    rows = max(1, SQUARE**2 // 2 // max(n, 1))
     for start in range(0, a.size, rows):
         if start % (POLLED * rows) == 0:
             check_cancelled()
-        # A part that stays in the processor's cache.
         part = found[start : start + rows]
         scale = a[start : start + rows, None] + b[None, :]
         part *= -2.0

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import Bounded, U
+from svmcvx.certificate.bounded import EPS, TINY, Bounded, U
 from svmcvx.certificate.rows import UNDERFLOW, inner_error
 from svmcvx.data import Features, check_choice
 from svmcvx.errors import DataError
@@ -92,12 +92,7 @@ class BoundedGram:
         return M, float(sums.max(initial=0.0)) * (1.0 + 4 * c.size * U) + c.size * UNDERFLOW
 
 
-EPS = float(np.finfo(np.float64).eps)
-
-# Share of the lengths of two observations by which the kernel of the two may depend on their order:
-# of any matrix, and of one whose numbers are all of single precision.
-ASYMMETRY, SINGLE_ASYMMETRY = 1e-8, 64.0 * float(np.finfo(np.float32).eps)
-# An entry times a usual cost still is a number.
+# An entry, or a squared length in feature space, times a usual cost still is a number.
 LARGEST_ENTRY = 1e250
 
 
@@ -179,7 +174,7 @@ def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None) -> Gram
     return GramFactor(
         L=L if unit is None else unit[:, None] * L,
         rank=rank,
-        clipped_mass=float(-values[values < 0].sum() / max(total, np.finfo(np.float64).tiny)),
+        clipped_mass=float(-values[values < 0].sum() / max(total, TINY)),
         method="eigh",
         projector=basis if unit is None else None,
         values=values[significant],
@@ -190,7 +185,8 @@ def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None) -> Gram
 def require_symmetric(K: Floats) -> None:
     r"""Raise unless :math:`|K_{ij} - K_{ji}|` is rounding in :math:`\sqrt{K_{ii} K_{jj}}`."""
     length = np.sqrt(np.abs(np.diagonal(K)))
-    share = SINGLE_ASYMMETRY if is_single(K) else ASYMMETRY
+    # Some roundings of numbers in single precision; of others, more than the digits of a product.
+    share = 64 * float(np.finfo(np.float32).eps) if is_single(K) else 1e-8
     for start in range(0, length.size, SQUARE):
         part, rest = slice(start, start + SQUARE), slice(start, None)
         off = np.abs(K[part, rest] - K[rest, part].T) > share * np.outer(length[part], length[rest])

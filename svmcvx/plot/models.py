@@ -39,16 +39,8 @@ if TYPE_CHECKING:
 
 
 GRID = 300
-# Share of a class's colour in its region, the rest is the background's; at the ends of a scale of
-# scores.
-TINT, FULL_TINT = 0.3, 0.55
-# Of binary scores: neither flat where a few are huge, nor pale where all are small.
-SHADED_SHARE, LEAST_LIMIT, SHADES = 0.9, 1.5, 21
 # Error of means and standard deviations up to which columns count as scaled.
 SCALED = 1e-6
-# Area of a dot in square points for a panel of one inch; it grows with the width of the axes, and
-# decreases with the number of dots.
-DOT, MANY = 4.0, 200
 
 
 @documented
@@ -138,7 +130,8 @@ def _draw_points(
     classes: NDArray[Any],
     support: NDArray[np.intp],
 ) -> list[Any]:
-    size, behind = DOT * max(1.0, width_of(ax)) / math.sqrt(max(1.0, len(points) / MANY)), paper(ax)
+    # Four square points for a panel of one inch; less with more than 200 dots.
+    size, behind = 4.0 * max(1.0, width_of(ax)) / math.sqrt(max(1.0, len(points) / 200)), paper(ax)
     handles: list[Any] = []
     for code, colour in enumerate(class_colours(classes.size)):
         chosen = codes == code
@@ -203,11 +196,12 @@ def _shade_scores(
 ) -> list[Any]:
     from matplotlib.colors import LinearSegmentedColormap
 
-    limit = max(LEAST_LIMIT, float(np.quantile(np.abs(scores), SHADED_SHARE)))
+    # Neither flat where a few scores are huge, nor pale where all are small.
+    limit = max(1.5, float(np.quantile(np.abs(scores), 0.9)))
     behind = paper(ax)
-    ends = [mixed(colour, behind, FULL_TINT) for colour in (NEGATIVE, behind, POSITIVE)]
+    ends = [mixed(colour, behind, 0.55) for colour in (NEGATIVE, behind, POSITIVE)]
     colours, levels = LinearSegmentedColormap.from_list("scores", ends), [-1.0, 0.0, 1.0]
-    steps = np.linspace(-limit, limit, SHADES)
+    steps = np.linspace(-limit, limit, 21)
     clipped = np.clip(scores, -limit, limit)
     shades = ax.contourf(horizontal, vertical, clipped, levels=steps, cmap=colours)
     look: Any = {"linestyles": ["--", "-", "--"], "linewidths": [0.9, 1.5, 0.9]}
@@ -234,7 +228,7 @@ def _shade_classes(
     colours: list[str],
 ) -> list[Any]:
     edges = np.arange(len(colours) + 1) - 0.5
-    tints = [mixed(colour, paper(ax), TINT) for colour in colours]
+    tints = [mixed(colour, paper(ax), 0.3) for colour in colours]
     ax.contourf(horizontal, vertical, predicted, levels=edges, colors=tints)
     for code in np.unique(predicted):
         # The lead with the sign of the region crosses zero on its boundary, smoothly where labels

@@ -22,18 +22,7 @@ NEGATIVE, POSITIVE = "#2277cc", "#dd5500"
 # In an order in which the first few are the furthest apart.
 HUES = (NEGATIVE, POSITIVE, "#8811ff", "#bb8888", "#666688", "#995533", "#ff11ee", "#33aa33")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1.5, 1)),
-    (0, (5, 1.5, 1, 1.5)),
-    (0, (8, 2, 1, 2, 1, 2)),
-)
-# Inches of a character of a legend's text, and of its handle with the space around it, at a size of
-# 10 points.
-CHARACTER, HANDLE = 0.085, 0.5
-# Height of tick labels and axis label together, in sizes of the text.
-BELOW_AXES = 3.6
+DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (8, 2, 1, 2, 1, 2)))
 
 
 def drawing_axes(ax: Axes | None) -> Axes:
@@ -125,8 +114,10 @@ def legend_below(ax: Axes, handles: Sequence[Any] | None = None) -> None:
         # Nothing makes room below.
         ax.legend(handles=handles, loc="best", fontsize="small", framealpha=0.8)
         return
-    fitting = int(width_of(ax) / ((longest * CHARACTER + HANDLE) * size / 10.0))
-    drop = BELOW_AXES * float(rcParams["font.size"]) / 72.0
+    # At a size of 10 points a character takes 0.085 inches, a handle and the space around it half
+    # an inch; tick labels and axis label together have the height of 3.6 lines of text.
+    fitting = int(width_of(ax) / ((longest * 0.085 + 0.5) * size / 10.0))
+    drop = 3.6 * float(rcParams["font.size"]) / 72.0
     ax.legend(
         handles=handles,
         loc="upper center",

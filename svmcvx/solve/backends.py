@@ -49,8 +49,6 @@ LOADED = 1
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own
 # coordinates.
 START = "svmcvx_start"
-# Approximate seconds that cvxpy needs for a coefficient of a compiled problem.
-COMPILE_SECONDS = 4e-7
 
 
 @dataclass(frozen=True)
@@ -325,9 +323,10 @@ def run(
         # A solver that ends without a point leaves no stale one.
         for variable in problem.variables():
             variable.save_value(None)
-    # Compilation cannot be interrupted: it is not started if it would pass the deadline.
+    # Compilation cannot be interrupted: it is not started if it would pass the deadline. cvxpy
+    # needs some 4e-7 seconds for a coefficient.
     if math.isfinite(until):
-        seconds = COMPILE_SECONDS * problem.coefficients
+        seconds = 4e-7 * problem.coefficients
         if seconds >= until - clock.now():
             message = f"compiling takes about {seconds:.2g} s, more than is left"
             return Outcome(Status.TIME_LIMIT, message)

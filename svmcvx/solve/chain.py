@@ -28,21 +28,8 @@ from svmcvx.system.threads import single_blas_thread
 
 Planned: TypeAlias = tuple[policy.SolverCard, Mapping[str, Any] | None]
 
-# The tolerance of a solver is the wanted certified gap divided by STRICTER, since the gap of a
-# repaired point exceeds the solver's criterion by about this factor. It is at least FINEST, below
-# which the criterion is mostly rounding.
-STRICTER, FINEST = 100.0, 1e-8
-# The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of
-# linear programs and of the search; a smaller gap cannot be reached.
-MIXED_ACCEPTANCE = 1e-6
-# Share of the remaining time that is reserved for the recovery and the certificate of a point, and
-# its maximum in seconds.
-RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
 # Statuses of a solver that a limit ended before it had a point.
 LIMITS = (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
-# Share of the time limit after which no other solver is tried.
-NEARLY_ALL = 0.75
-
 # Reason of the attempt on a problem without its added constraints.
 WITHOUT_CONSTRAINTS = "the problem without its added constraints, whose lower bound holds with them"
 
@@ -76,7 +63,9 @@ class Chain:
     @property
     def acceptance(self) -> float:
         """The certified gap that ends the chain."""
-        return max(self.tol, MIXED_ACCEPTANCE) if self.mixed else self.tol
+        # A smaller gap of a mixed-integer problem cannot be reached: the tolerances of linear
+        # programs and of the search are of this size.
+        return max(self.tol, 1e-6) if self.mixed else self.tol
 
     def run(self, cards: tuple[policy.SolverCard, ...]) -> Solution:
         """Try the solvers in order."""
@@ -145,8 +134,11 @@ class Chain:
         """Run one solver and certify its point; return solvers to try next, None for the end."""
         problem, name, began = self.problem, card.name, clock.now()
         limit = self.deadline.remaining
-        limit -= min(RESERVED_SHARE * limit, MOST_RESERVED)
-        asked = self.tol if self.mixed else min(self.tol, max(self.tol / STRICTER, FINEST))
+        # A fifth, at most a second, is left for the recovery and the certificate of a point.
+        limit -= min(0.2 * limit, 1.0)
+        # The gap of a repaired point exceeds the solver's criterion by about a factor of 100; below
+        # 1e-8 the criterion is mostly rounding.
+        asked = self.tol if self.mixed else min(self.tol, max(self.tol / 100.0, 1e-8))
         raw = own if self.best is None else {**card.second_opinion, **(own or {})}
         options = policy.translate(card, self.kind, tol=asked, raw=raw)
         options = policy.limited(card, options, limit)
@@ -216,8 +208,9 @@ class Chain:
 
     @property
     def _nearly_over(self) -> bool:
+        """Whether too little of the time limit is left for another solver."""
         whole = self.deadline.end - self.deadline.started
-        return math.isfinite(whole) and self.deadline.seconds >= NEARLY_ALL * whole
+        return math.isfinite(whole) and self.deadline.seconds >= 0.75 * whole
 
     def _keep(self, checked: Checked[Any], attempt: Attempt, *seconds: float) -> None:
         """Store an answer, with the seconds of its parts, if it is the best so far."""

@@ -27,10 +27,6 @@ from cvxpy.reductions.solvers.solver import Solver
 from svmcvx.errors import BuildError, DataError, SolverUnavailable, did_you_mean
 
 CVXPY_SOLVERS = (*SOLVER_MAP_CONIC, *SOLVER_MAP_QP)
-LICENCE_MEMORY = 300.0  # seconds for which the result of a licence test is cached
-# Variables and constraints beyond all limits of the licences that come with commercial solvers: 2
-# 000 of Gurobi's, 5 000 of Xpress's.
-BEYOND_LIMITS = 6000
 # Messages of solvers about a problem that is larger than such a licence allows.
 TOO_LARGE = re.compile(
     r"size.limited|too many (rows|columns|variables|constraints)|(exceed|too large).*licen[cs]e",
@@ -269,7 +265,7 @@ def licence_problem(name: str, size: int = 2) -> str | None:
     """
     if name not in SOLVERS or not SOLVERS[name].licence:
         return None
-    return _probe(name, size, int(time.monotonic() // LICENCE_MEMORY))
+    return _probe(name, size, int(time.monotonic() // 300.0))
 
 
 def failure(error: BaseException) -> str:
@@ -330,7 +326,9 @@ def available_solvers() -> tuple[SolverInfo, ...]:
         licence = "not needed"
         if card.licence:
             licence = problem or ("valid" if present else "not tested")
-        if licence == "valid" and licence_problem(card.name, BEYOND_LIMITS) is not None:
+        # Beyond the limits of licences that come with the solvers: 2 000 variables or constraints
+        # of Gurobi's, 5 000 of Xpress's.
+        if licence == "valid" and licence_problem(card.name, 6000) is not None:
             licence = "size-limited"
         try:
             version = importlib.metadata.version(module_of(card)) if present else None

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, SvmcvxError
 
-# Bytes that any archive may unpack to; a larger one may unpack to UNPACKED times its own size.
-SMALL_ARCHIVE, UNPACKED = 2**28, 64
+# Any archive may unpack to 256 MiB, and to this many times its own size.
+UNPACKED = 64
 # Readers of packed files, by the first bytes of these.
 PACKED: Final[dict[bytes, Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -70,7 +70,7 @@ class Archive:
         self.path = path
         self._zip = zipfile.ZipFile(stream)
         self._members = {one.filename.removesuffix(".npy"): one for one in self._zip.infolist()}
-        allowed = max(SMALL_ARCHIVE, UNPACKED * stream.seek(0, os.SEEK_END))
+        allowed = max(2**28, UNPACKED * stream.seek(0, os.SEEK_END))
         total = sum(member.file_size for member in self._zip.infolist())
         if total > allowed:
             raise DataError(

@@ -9,13 +9,11 @@ import psutil
 from svmcvx.errors import BuildError
 
 MEGABYTE, GIB = 2.0**20, 2.0**30
-# More entries than any memory holds; a count of them is an integer of 64 bits.
-COUNTLESS = 2.0**62
 # Bytes that are taken to be available without asking the system, which takes longer than a small
 # fit.
 SMALL = 2.0**24
-# Largest number of entries (16 MiB) of data that are always copied: arrays at the start of a call,
-# and rows in blocks, which are then solved in memory.
+# Entries (16 MiB) of data that are always copied: arrays at the start of a call, rows in blocks,
+# which are then solved in memory, and one block of larger data.
 SMALL_ENTRIES = 2**21
 
 
@@ -26,7 +24,8 @@ def available() -> int:
 
 def columns_in(megabytes: float, n: int, itemsize: int = 8) -> int:
     """Return how many columns of n numbers there is room for."""
-    return int(min(megabytes * MEGABYTE / (itemsize * n), COUNTLESS))
+    # The number is an integer of 64 bits.
+    return int(min(megabytes * MEGABYTE / (itemsize * n), 2.0**62))
 
 
 def require(needed: float, what: str, remedy: str) -> None:

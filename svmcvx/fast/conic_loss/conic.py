@@ -20,6 +20,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 
 from svmcvx.arrays import Floats
+from svmcvx.certificate.bounded import TINY
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import (
@@ -62,9 +63,6 @@ from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import memory
 
-# With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an
-# average row; κ counts as at least FEWEST here.
-FIRST_LAM = 4.0
 # Columns up to which the covariance with the ridge is a candidate for the model: its factor is a
 # dense square matrix.
 RIDGED = 500
@@ -162,11 +160,13 @@ def begin(
         U, lam = start[0], start[1] if lam is None else lam
     if lam is None:
         total = float(data.weight.sum())
-        lam = FIRST_LAM / (mean * max(statement.allowance, 1e-3 * total))
+        # With it λ Σ s z is four times the squared norm of a point with margin 1 on an average row;
+        # κ counts as at least a thousandth here.
+        lam = 4.0 / (mean * max(statement.allowance, 1e-3 * total))
         if hard_margin:
             # One margin below 1 has to cost more than the squared norm of the hard margin.
-            lam = max(lam, FIRST_LAM * float(np.vdot(U, U)) / float(data.weight.min()))
-        lam = min(max(lam, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
+            lam = max(lam, 4.0 * float(np.vdot(U, U)) / float(data.weight.min()))
+        lam = min(max(lam, TINY), float(np.finfo(np.float64).max))
     problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method)
     return Continuation(statement, problem, monitor=monitor)
 

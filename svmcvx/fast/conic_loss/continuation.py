@@ -23,6 +23,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, relative_gap
+from svmcvx.certificate.bounded import TINY
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic_loss.models import (
@@ -40,9 +41,6 @@ from svmcvx.solution import Status
 SYSTEMS = ("auto", "direct", "conjugate")
 # Solves a regularised Newton system for a right-hand side of the shape of U; None on failure.
 Solve: TypeAlias = Callable[[Floats], Floats | None]
-# Initial and least regularisation of Newton's systems, in units of the Hessian's majoriser.
-FIRST_DAMPING = 1e-3
-LEAST_DAMPING = 1e-13
 
 
 # A step, the decrease that the quadratic model predicts, and the solver of its system.
@@ -75,7 +73,8 @@ class LowRankRelaxation:
         self.largest_system = {"auto": 1500, "direct": math.inf, "conjugate": 0}[system]
         self.squared_norms = row_norms(L) ** 2
         self.U, self.lam, self.ridge = U, lam, 0.0
-        self.steps, self.damping = 0, FIRST_DAMPING
+        # The regularisation of Newton's systems, in units of the Hessian's majoriser.
+        self.steps, self.damping = 0, 1e-3
 
     @property
     def rank(self) -> int:
@@ -186,7 +185,7 @@ class LowRankRelaxation:
                     else self._conjugate_step(bend, gradient, majoriser)
                 )
                 if found is None:
-                    self.damping = max(4.0 * self.damping, LEAST_DAMPING)
+                    self.damping *= 4.0
                     continue
                 step, predicted, solve = found
                 new = self.value(self.U + step)
@@ -202,7 +201,8 @@ class LowRankRelaxation:
                     self.damping *= 0.2
                 elif not ratio >= 0.2:
                     self.damping *= 4.0
-                self.damping = max(self.damping, LEAST_DAMPING)
+                # A smaller one is rounding in the system.
+                self.damping = max(self.damping, 1e-13)
                 if ratio > 1e-3:
                     accepted = step
                     break
@@ -330,7 +330,7 @@ class LowRankRelaxation:
             # The length of a new column need not be exact.
             if tau > 0 and not pull > 1e-3:
                 break
-            tau += max(pull, 0.0) / (2.0 * bend + np.finfo(float).tiny)
+            tau += max(pull, 0.0) / (2.0 * bend + TINY)
         return tau if math.isfinite(tau) else 0.0
 
     def trim(self) -> None:
@@ -345,8 +345,6 @@ class LowRankRelaxation:
             self.U = np.column_stack([self.U[:, 0], basis[:, significant] * sizes[significant]])
 
 
-# Margins below this are too small for the point to be a multiple of the hard-margin solution.
-KEPT_MARGIN = 0.5
 # Margins within NEAR of 1 have their multipliers recomputed, if there are at most MOST_NEAR for
 # each column and at most REFINED columns.
 NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
@@ -355,8 +353,6 @@ NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
 NEARLY_ONE, LIFT = 0.99, 1e-13
 # Share of the goal of a stage that its ridge may cost, and factor of the goal from stage to stage.
 RIDGE_SHARE, GOAL_FALL = 0.4, 0.01
-# The goal of the last stage, in units of the tolerance.
-FINAL_SHARE = 0.5
 # Relative goal with which a warm start begins and a sample of the observations ends.
 WARM_GOAL = 1e-3
 
@@ -403,7 +399,7 @@ class Continuation:
         """Run stages until the certified gap meets the tolerance, a limit, or the lowest goal."""
         while True:
             self.stage(goal)
-            last = FINAL_SHARE * self.monitor.tol * self.size()
+            last = self.monitor.tol * self.size()
             # Stages whose goal is within this factor of the last goal compute a lower bound.
             early = goal > 30.0 * last and not self.monitor.out_of_time()
             lower, upper = self.bounds(early=early)
@@ -449,7 +445,8 @@ class Continuation:
                     # The multipliers overflow.
                     return None
                 top = float(values[-1])
-                if top <= 1.0 and self._lowest() > KEPT_MARGIN:
+                # Half-way to 1 the point is near a multiple of the hard-margin solution.
+                if top <= 1.0 and self._lowest() > 0.5:
                     return None
                 # λ of a hard margin beyond this would overflow with the squares of slacks.
                 if problem.lam > 1e100:
@@ -651,7 +648,7 @@ class Continuation:
             return float(objective(norm, spread, u, v, lam=problem.lam, weight=problem.weight))
         if self.hard_margin:
             lowest = self._lowest()
-            return norm / lowest**2 if lowest > KEPT_MARGIN else math.inf
+            return norm / lowest**2 if lowest > 0.0 else math.inf
 
         def within_allowance(factor: float) -> bool:
             return float(problem.weight @ relaxed_indicator(u, factor * v)) <= self.allowance

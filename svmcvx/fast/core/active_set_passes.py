@@ -26,7 +26,7 @@ from svmcvx.system.compilation import compiled
 # Why the method stopped: the solution is found; the classes are not separable;
 # their hulls nearly touch; too many observations are tight; the number of observations to add is
 # used up; fewer than two observations are left tight.
-SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = 0, 1, 2, 3, 4, 5
+SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = range(6)
 # Share of the largest diagonal entry of the Gram matrix below which a pivot, or the squared
 # distance of the hulls, counts as zero.
 TOUCHING = 1e-13

@@ -34,10 +34,7 @@ from svmcvx.system.compilation import compiled
 
 
 # Kinds of loss: c ξ^p for p ≥ 2; the envelopes for p = 1 and 1 < p < 2; the band of ODM.
-POWER, HINGE, ENVELOPE, BAND = 0, 1, 2, 3
-
-ROOT_STEPS = 60
-ROOT_TOLERANCE = 4e-16
+POWER, HINGE, ENVELOPE, BAND = range(4)
 
 
 class LinearLoss(NamedTuple):
@@ -79,11 +76,12 @@ def _root(nu, sigma, p):
     power = 1.0 / (p - 1.0)
     # Each term alone bounds the root from above.
     r = min(nu / p, (nu / sigma) ** (p - 1.0))
-    for _ in range(ROOT_STEPS):
+    for _ in range(60):
         t = sigma * r ** (power - 1.0)
         step = (r * (p + t) - nu) / (p + power * t)
         r -= step
-        if step <= ROOT_TOLERANCE * r:
+        # Two roundings.
+        if step <= 4e-16 * r:
             break
     return max(r, 0.0)
 

@@ -68,6 +68,7 @@ from svmcvx.numerical import (
 )
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
+from svmcvx.system.memory import SMALL_ENTRIES
 
 
 def minimise(
@@ -282,9 +283,6 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
 
 # Steps after which the scores are computed afresh.
 REFRESH = 20
-# Entries of one block of dense rows, and columns up to which a compiled loop forms the system of
-# dense data sooner than a copy of the rows and a matrix product.
-BLOCK_ENTRIES, NARROW = 2**22, 24
 # The bias has no penalty; this share of the sum of second derivatives keeps its row regular.
 BIAS_DAMPING = 1e-12
 # Products of conjugate gradients in one step, at most.
@@ -638,11 +636,12 @@ class Margins:
         H, border = np.zeros((d, d)), np.zeros(d)
         if sp.issparse(X):
             passes.gram_rows(X.data, X.indices, X.indptr, second, H, border)
-        elif d <= NARROW:
+        elif d <= 24:
+            # A compiled loop takes less time than a copy of the rows and a matrix product.
             passes.gram_narrow(X, second, H, border)
         else:
             rows = np.flatnonzero(second)
-            block = max(1, BLOCK_ENTRIES // d)
+            block = max(1, SMALL_ENTRIES // d)
             for first in range(0, rows.size, block):
                 part = rows[first : first + block]
                 scaled = X[part]
@@ -664,7 +663,7 @@ class Margins:
         if sp.issparse(X):
             passes.squared_columns(X.data, X.indices, X.indptr, second, diagonal)
         else:
-            block = max(1, BLOCK_ENTRIES // d)
+            block = max(1, SMALL_ENTRIES // d)
             for first in range(0, n, block):
                 diagonal += second[first : first + block] @ X[first : first + block] ** 2
         return diagonal, float(second.sum())

@@ -63,8 +63,6 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
 
 METHODS = ("auto", "active-set", "smo")
-# Share of the tolerance to which a working set of rows in blocks is solved.
-INNER_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -246,7 +244,8 @@ def _by_working_set(space: BlockSpace, monitor: Monitor, settings: ActiveSetSett
         while status is None:
             data = BinaryData(X, y, np.ones(y.size), np.arange(y.size), space.data.classes, y.size)
             larger = HardMargin(LinearSpace(data, "free", space.centre))
-            inner = monitor.within(INNER_SHARE * monitor.tol, monitor.max_iter)
+            # A working set is solved to a tenth of the tolerance.
+            inner = monitor.within(0.1 * monitor.tol, monitor.max_iter)
             ended, points, found = _by_active_set(larger, inner, None, settings)
             options |= {**found, "rounds": rounds, "working_set": y.size}
             if ended is Status.UNBOUNDED:

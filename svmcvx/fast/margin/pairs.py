@@ -45,13 +45,8 @@ from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
 
 SOLVER = "fast.psvm/pairs"
-# Observations up to which several problems are solved together, and one; a linear one of more has
-# fewer unknowns than multipliers.
-MOST_ROWS, MOST_ALONE, MOST_ALONE_LINEAR = 20_000, 4_000, 600
 # Numbers that are updated between two looks at the clock.
 BUDGET = 1e8
-# Steps for each observation after which a problem is left to another method.
-MOST_STEPS = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,8 +287,10 @@ def solve_parts(
     cache_size: float,
 ) -> SolvedParts | None:
     """Solve the pSVM with a free intercept of all pairs; None if data or settings do not fit."""
-    alone = MOST_ALONE_LINEAR if kernel is None else MOST_ALONE
-    most = alone if labels.classes.size == 2 else MOST_ROWS
+    # Observations of one problem, of which a linear one has fewer unknowns than multipliers, and of
+    # several: with more, the methods that take one problem need less time.
+    alone = 600 if kernel is None else 4_000
+    most = alone if labels.classes.size == 2 else 20_000
     # Others are refused by fast.psvm, with the same words on every route.
     known = {type(C), type(p)} <= {int, float, np.float64}
     # The scores of the loop are sums in double precision, which limits the tolerance.
@@ -369,7 +366,8 @@ def ascended(
     work = np.empty((5, layout.largest))
     squared = statement.p == 2
     added = 0.5 / costs if squared else np.zeros(costs.size)
-    most = (MOST_STEPS * layout.sizes).astype(np.float64)
+    # Steps after which a problem is left to another method.
+    most = 400.0 * layout.sizes
     if statement.rows.kernel is None:
         d = rows.X.shape[1]
         # Beyond the cost of 3e6 numbers, or 20 exchanges of all columns, Newton's method is used.

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.fast.core.active_set_passes import RIDGE, add_scaled, append, maximised, violators
+from svmcvx.fast.margin.smo_passes import FLAT
 from svmcvx.kernels.class_rows_passes import piece_of
 from svmcvx.system.compilation import compiled
 
@@ -37,11 +38,10 @@ Places: TypeAlias = NDArray[np.int64]
 
 # How a problem stands: unfinished, solved, without room for another row, without further progress,
 # waiting for the active-set method.
-ACTIVE, DONE, FULL, STUCK, WAITING = 0, 1, 2, 3, 4
+ACTIVE, DONE, FULL, STUCK, WAITING = range(5)
 # Columns of the state: steps, violation at the last comparison, step of the next one, exact
-# evaluations, step of the next active-set method, and whether the last one has ended.
-STEPS, COMPARED, NEXT, EXACT, EQUATIONS, SETTLED = 0, 1, 2, 3, 4, 5
-STATE = 6
+# evaluations, step of the next active-set method, whether the last one has ended; their number.
+STEPS, COMPARED, NEXT, EXACT, EQUATIONS, SETTLED, STATE = range(7)
 # Share of the tolerance at which the updated scores are replaced by exact ones.
 TRUST = 0.8
 # Observations and tolerances up to which a problem is solved to a violation that is nearly
@@ -50,9 +50,8 @@ FEW, FEW_TOL, ROUNDED = 64, 1e-5, 1e-11
 # The ends of integers; what makes a search for the largest one for the smallest.
 HIGHEST, LOWEST = 0x7FFFFFFFFFFFFFFF, -0x8000000000000000
 LARGEST, LEAST = 0, -1
-# Least squared distance of two observations in feature space, as a share of the largest squared
-# norm and absolutely; a smaller one is rounding error.
-FLAT, SMALLEST = 1e-14, 1e-250
+# Least squared distance of two observations, besides the share FLAT of the largest squared norm.
+SMALLEST = 1e-250
 
 
 class Problems(NamedTuple):

@@ -35,19 +35,12 @@ import numpy as np
 from svmcvx.fast.core.active_set_passes import violators
 from svmcvx.system.compilation import compiled
 
-# Least curvature η of a pair, as a share of the squared norms and absolutely; a smaller one is
-# rounding error.
-FLAT = 1e-14
-SMALLEST = 1e-100
-ROOT_STEPS = 100
-ROOT_ACCURACY = 1e-14
-# Share of its width to which a Newton step has to bring a bracket; otherwise the next step is a
-# bisection.
-SHRINK = 0.5
+# Least curvature η of a pair, the squared distance of two observations, as a share of the squared
+# norms and absolutely; a smaller one is rounding error.
+FLAT, SMALLEST = 1e-14, 1e-100
 # Sum of the derivatives of the losses, relative to that of their absolute values, at which a bias
 # is accepted.
 BIAS_ACCURACY = 1e-10
-BIAS_STEPS = 100
 
 
 @compiled(inner=True)
@@ -77,7 +70,7 @@ def near_best_bias(f, y, weight, p, b):
     if not low < b < high:
         b = 0.5 * (low + high)
     before = math.inf
-    for _ in range(BIAS_STEPS):
+    for _ in range(100):
         push, size, bend = 0.0, 0.0, 0.0
         for k in range(f.size):
             z = (1.0 - y[k] * (f[k] + b)) / width
@@ -96,8 +89,8 @@ def near_best_bias(f, y, weight, p, b):
             high = b
         newton = b + width * push / bend if bend > 0.0 else low
         # For p < 2 the derivative has infinite slopes, between which Newton's method can oscillate:
-        # enforce that the bracket shrinks.
-        b = newton if low < newton < high and high - low <= SHRINK * before else 0.5 * (low + high)
+        # bisect where the last step has not halved the bracket.
+        b = newton if low < newton < high and high - low <= 0.5 * before else 0.5 * (low + high)
         before = high - low
         if before <= BIAS_ACCURACY * width:
             break
@@ -142,7 +135,7 @@ def pair_step(violation, eta, ai, ci, yi, aj, cj, yj, r, limit):
     if yj < 0.0:
         high = min(high, max(cj * (violation + xj) ** (1.0 / r) - aj, 0.0))
     low, t, before = 0.0, high, math.inf
-    for _ in range(ROOT_STEPS):
+    for _ in range(100):
         bi, bj = ai + yi * t, aj - yj * t
         zi, zj = slack_of(bi, ci, r), slack_of(bj, cj, r)
         value = violation - eta * t - yi * (zi - xi) + yj * (zj - xj)
@@ -153,11 +146,12 @@ def pair_step(violation, eta, ai, ci, yi, aj, cj, yj, r, limit):
         else:
             high = t
         width = high - low
-        if width <= ROOT_ACCURACY * high or value == 0.0:
+        # To some roundings.
+        if width <= 1e-14 * high or value == 0.0:
             break
         slope = eta + curvature(bi, zi, ci, r) + curvature(bj, zj, cj, r)
         newton = t + value / slope if 0.0 < slope < math.inf else -1.0
-        t = newton if low < newton < high and width <= SHRINK * before else low + 0.5 * width
+        t = newton if low < newton < high and width <= 0.5 * before else low + 0.5 * width
         before = width
     return t
 

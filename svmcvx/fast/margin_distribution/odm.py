@@ -30,6 +30,7 @@ from svmcvx.fast.core.rows import PartialFactor, seconds_of_entry
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import (
+    REFRESH,
     BestPoint,
     LinearNewtonSettings,
     LinearProblem,
@@ -52,9 +53,6 @@ from svmcvx.system import memory
 from svmcvx.system.deadline import current
 
 METHODS = ("auto", "newton", "dcd")
-# Steps after which the scores, or w, are computed afresh; steps without a smaller gap after which
-# Newton's method on products ends.
-REFRESH, PATIENCE = 20, 4
 # Largest cost times the largest squared norm of a row, a measure of the condition, with which
 # method="auto" chooses coordinate ascent; rounds after which it continues with Newton's method, of
 # about the same work; rounds from which the rate of the gap is estimated.
@@ -426,8 +424,8 @@ class _Search:
         status = self.monitor.report(steps, self.lower, upper)
         self.idle = 0 if self.monitor.gap < 0.99 * self.smallest else self.idle + 1
         self.smallest = min(self.smallest, self.monitor.gap)
-        if status is None and (self.idle >= PATIENCE or not math.isfinite(upper - self.lower)):
-            # Rounding limits the gap.
+        if status is None and (self.idle >= 4 or not math.isfinite(upper - self.lower)):
+            # Rounding limits the gap, which has not fallen in four steps.
             status = Status.INACCURATE
         return status
 

@@ -16,10 +16,8 @@ import math
 from svmcvx.fast.core.active_set_passes import backward, forward, remove
 from svmcvx.system.compilation import compiled
 
-# Margins this little below 1 are satisfied.
-SATISFIED = 1.0 - 1e-9
-# An improvement is one by more than this share of the value.
-BETTER = 1.0 - 1e-9
+# Margins of at least this are satisfied, and a value below this share of another one improves it.
+ALMOST = 1.0 - 1e-9
 
 
 @compiled(inner=True)
@@ -127,7 +125,7 @@ def _least_norm(H, gram, kept, members, count, L, alpha, z, w, u, limit):
         for i in range(n):
             if kept[i] and (worst < 0 or u[i] < u[worst]):
                 worst = i
-        if worst < 0 or u[worst] >= SATISFIED:
+        if worst < 0 or u[worst] >= ALMOST:
             if gram.size:
                 _point(H, members, count, alpha, w)
             return norm, count, work
@@ -162,7 +160,7 @@ def _cost(weight, lam, budget, u):
     """The price of the rows that a point does not keep; infinite beyond the budget."""
     dropped = 0.0
     for i in range(u.size):
-        if u[i] < SATISFIED:
+        if u[i] < ALMOST:
             dropped += weight[i]
     return lam * dropped if dropped <= budget else math.inf
 
@@ -193,7 +191,7 @@ def _settle(weight, kept, u, near):
     """Keep all that a point keeps; write dropped rows to `near`, the largest margins first."""
     found, dropped = 0, 0.0
     for i in range(u.size):
-        kept[i] = u[i] >= SATISFIED
+        kept[i] = u[i] >= ALMOST
         if kept[i]:
             continue
         dropped += weight[i]
@@ -249,7 +247,7 @@ def descend(H, gram, weight, lam, budget, kept, most, near, active, space, found
                 start, lost = there, dropped - weight[joined]
                 kept[joined] = True
                 now = now if lost <= budget else math.inf
-                if now < before * BETTER:
+                if now < before * ALMOST:
                     _copy(there, number, here)
                     count, value, improved = number, now, True
             if not improved:
@@ -265,10 +263,10 @@ def descend(H, gram, weight, lam, budget, kept, most, near, active, space, found
                     if leaving == joined:
                         continue
                     now, after, work = _move(
-                        problem, kept, lost, leaving, start, number, beyond, space, before * BETTER
+                        problem, kept, lost, leaving, start, number, beyond, space, before * ALMOST
                     )
                     made += work
-                    if now < before * BETTER:
+                    if now < before * ALMOST:
                         _copy(beyond, after, here)
                         count, value, improved = after, now, True
                         break

@@ -39,6 +39,7 @@ import math
 
 import numpy as np
 
+from svmcvx.certificate.bounded import U
 from svmcvx.numerical import EVALUATIONS, INSIDE, SHARE
 from svmcvx.system.compilation import compiled
 
@@ -46,11 +47,10 @@ from svmcvx.system.compilation import compiled
 # mypy: allow-untyped-defs
 
 
-FREE, KEPT, DROPPED = 0, 1, 2
+FREE, KEPT, DROPPED = range(3)
 
 # Sums may be reordered and contracted: the bounds on their rounding hold for any order.
 ANY_ORDER = {"reassoc", "contract"}
-UNIT = 2.0**-53
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -66,7 +66,7 @@ def _solve(A, x, stop):
             for k in range(j):
                 rest -= A[i, k] * A[j, k]
             if i == j:
-                A[i, j] = math.sqrt(rest) if rest > 8.0 * UNIT * size else math.inf
+                A[i, j] = math.sqrt(rest) if rest > 8.0 * U * size else math.inf
             else:
                 A[i, j] = rest / A[j, j]
         product += A[r, j] * A[r, j]
@@ -172,17 +172,17 @@ def dual_value(rows, node, loss, slope, low, high, centre):
             along += slope[i] * HT[c, i]
         centre[c] = 0.5 * along
         squared += centre[c] * centre[c] if c < columns else 0.0
-    error = (n + 8) * UNIT * mass
-    longest = math.sqrt(squared) * (1.0 + (r + 8) * UNIT) + error
-    below = constant - (n + 8) * UNIT * size - longest * longest * (1.0 + 8 * UNIT)
+    error = (n + 8) * U * mass
+    longest = math.sqrt(squared) * (1.0 + (r + 8) * U) + error
+    below = constant - (n + 8) * U * size - longest * longest * (1.0 + 8 * U)
     delta = 0.0
     if free:
         delta, centre[r - 1], total = 2.0 * centre[r - 1], 0.0, 0.0
         for i in range(n):
             total += abs(slope[i] * HT[r - 1, i])
         reach = max(abs(low), abs(high))
-        below -= max(delta * low, delta * high) + (n + 8) * UNIT * total * reach
-    below -= 8 * UNIT * (size + longest * longest)
+        below -= max(delta * low, delta * high) + (n + 8) * U * total * reach
+    below -= 8 * U * (size + longest * longest)
     return below, error, longest, delta
 
 
@@ -214,7 +214,7 @@ def minimise_relaxation(rows, node, loss, share, low, high, enough, upper, w, wo
         if (
             below >= upper
             or missing <= enough * (upper - below)
-            or missing <= 1000.0 * UNIT * abs(value)
+            or missing <= 1000.0 * U * abs(value)
         ):
             break
         # What no step makes smaller is the minimum to rounding.
@@ -272,13 +272,13 @@ def _limits(node, weight, price, M, cut):
     """Write the prices of losses, the largest slopes, and the shortfalls to which a loss grows."""
     state, cap, height, big_m = node
     for i in range(M.size):
-        height[i] = price * weight[i] * (1.0 - 4 * UNIT)
+        height[i] = price * weight[i] * (1.0 - 4 * U)
         cap[i], big_m[i] = 0.0, max(cut, 1.0)
         if state[i] == FREE and math.isfinite(M[i]):
             big_m[i] = max(M[i], cut)
-            cap[i] = height[i] / big_m[i] * (1.0 - 4 * UNIT)
+            cap[i] = height[i] / big_m[i] * (1.0 - 4 * U)
         elif state[i] == KEPT and cut > 0.0:
-            cap[i] = height[i] / cut * (1.0 - 4 * UNIT)
+            cap[i] = height[i] / cut * (1.0 - 4 * U)
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -296,24 +296,24 @@ def _tighten(rows, state, M, loss, box, upper, ball, a, wider, loose):
     (HT, length), (cut, _, free), (below, error, longest, centre) = rows, loss, ball
     r, n = HT.shape
     radius = (
-        math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * UNIT)
+        math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * U)
         + error
-        + (r + 8) * UNIT * (longest + 1.0)
+        + (r + 8) * U * (longest + 1.0)
     )
     shortfalls(HT, centre, a)
     again = changed = False
     for i in range(n):
         if state[i] != FREE:
             continue
-        reach = length[i] * radius * (1.0 + 16 * UNIT + wider) + wider * (1.0 + abs(a[i]))
+        reach = length[i] * radius * (1.0 + 16 * U + wider) + wider * (1.0 + abs(a[i]))
         most, least = (
-            a[i] + reach + 8 * UNIT * (1.0 + abs(a[i])),
-            a[i] - reach - 8 * UNIT * (1.0 + abs(a[i])),
+            a[i] + reach + 8 * U * (1.0 + abs(a[i])),
+            a[i] - reach - 8 * U * (1.0 + abs(a[i])),
         )
         if free:
             one, other = HT[r - 1, i] * box[0], HT[r - 1, i] * box[1]
-            most -= min(one, other) - 8 * UNIT * (abs(one) + abs(other))
-            least -= max(one, other) + 8 * UNIT * (abs(one) + abs(other))
+            most -= min(one, other) - 8 * U * (abs(one) + abs(other))
+            least -= max(one, other) + 8 * U * (abs(one) + abs(other))
         if most <= cut:
             state[i] = KEPT
             changed = True
@@ -390,7 +390,7 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
     bound, used = -math.inf, 0
     for turn in range(max(rounds, 1)):
         _limits(node, weight, price, M, cut)
-        given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
+        given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * U)
         goal = upper + given
         below = error = longest = value = final = 0.0
         best = -math.inf
@@ -455,7 +455,7 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
                 below = rounded
                 for i in range(n):
                     slope[i] = tilt[i]
-        value = below - given - 4 * UNIT * (abs(below) + given)
+        value = below - given - 4 * U * (abs(below) + given)
         bound = max(bound, value)
         _note(facts, used, free, price, value, 0.0, 0.0)
         end = _record(state, cap, slope, marks[used], number_rows, numbers, end)
@@ -490,7 +490,7 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
                 elif state[i] == FREE:
                     asked += weight[i] * min(max(a[i], 0.0) / M[i], 1.0)
             room = budget - spent
-            if room < -4 * n * UNIT * budget:
+            if room < -4 * n * U * budget:
                 return math.inf, -1, price, used
             ratio = min(max((asked + 1e-3) / (room + 1e-3), 0.25), 4.0)
             price *= ratio

@@ -15,8 +15,8 @@ from svmcvx.arrays import Floats
 
 Integers: TypeAlias = NDArray[np.int64]
 
-# Doubles whose sum is one multiplier, at most, and the largest absolute value of their exponents.
-TERMS, EXPONENT = 64, 900
+# Largest absolute value of the exponents of the doubles whose sum is one multiplier.
+EXPONENT = 900
 
 
 class BoundedNodes(NamedTuple):
@@ -59,7 +59,8 @@ def leaf_of(
     # Twice the digits of a double, and as many as the sum of the terms loses.
     terms, multiple = 2 + max(norm, 0) // 106, Fraction(2)
     if not feasible:
-        terms = TERMS
+        # Doubles whose sum is an exact multiplier, at most.
+        terms = 64
         multiple = Fraction(math.lcm(*(value.denominator for value in alpha)))
         longest += _exponent(multiple)
     if not feasible or longest > EXPONENT:

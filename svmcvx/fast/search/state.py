@@ -23,18 +23,12 @@ from svmcvx.certificate.rows import norm_above, row_bytes, row_norms_above
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.search.exact_least_norm import ExactPoint, exact_least_norm
+from svmcvx.fast.search.exchange_passes import ALMOST
 from svmcvx.fast.search.record import Leaf, leaf_of
 from svmcvx.formulations.indicator.statement import L0, IndicatorStatement, Ramp
 from svmcvx.formulations.signed_rows import Incumbent, least_norm, ramp_descent, violated
 from svmcvx.losses import ramp
 from svmcvx.solution import Status
-
-# Points that are better than the incumbent by a smaller share of its value are not looked for.
-IMPROVEMENT = 1e-9
-# The smallest unit of the objective that is not rounded to few digits.
-SMALLEST_UNIT = 1e-290
-# Relative loss of the bound in a second program with other rounding.
-REPEATED = 1e-10
 
 
 @dataclass(frozen=True)
@@ -127,7 +121,8 @@ class SearchState(ABC):
         if k is not None and not whole:
             self.k += 1e-12 * (k + float(self.weight.sum()))
         most = self.unit + self.lam * float(self.weight.sum())
-        if not (self.unit > SMALLEST_UNIT and most < math.inf):
+        # A smaller unit has few digits.
+        if not (self.unit > 1e-290 and most < math.inf):
             raise DataError(
                 f"the longest row of the features has the length {longest:.3g}: its square, or that"
                 " times the price of all observations, is out of the range of double precision;"
@@ -215,7 +210,7 @@ class SearchState(ABC):
     @property
     def cutoff(self) -> float:
         """Only points below this value are searched for."""
-        return min(self.best_value * (1.0 - IMPROVEMENT), self.objective_cap)
+        return min(self.best_value * ALMOST, self.objective_cap)
 
     def mark_unresolved(self, value: float) -> None:
         """Record that points of this value or more could neither be attained nor excluded."""
@@ -246,7 +241,8 @@ class SearchState(ABC):
     def bound(self) -> SolverBound:
         """The proved lower bound of the data themselves, in the statement's units."""
         proved = self.statement.bound_of_search(self.proved / self.unit)
-        return SolverBound(proved, (REPEATED + self._factor_error * self._size) * abs(proved))
+        # A second program with other rounding may lose 1e-10 of the bound.
+        return SolverBound(proved, (1e-10 + self._factor_error * self._size) * abs(proved))
 
 
 class CountingSearch(SearchState):

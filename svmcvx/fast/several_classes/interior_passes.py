@@ -28,9 +28,6 @@ import numpy as np
 from svmcvx.fast.core.active_set_passes import backward, forward
 from svmcvx.system.compilation import compiled
 
-# Share of the way to the nearest bound.
-SHARE = 0.995
-
 
 @compiled(inner=True, error_model="numpy")
 def _loss(gamma, largest, total):
@@ -199,15 +196,16 @@ def _direction(Z, codes, D, rest, share, L, gradient, T, dU, df, dA):
 @compiled(inner=True, error_model="numpy")
 def _changes(slack, z, product, dslack, dz):
     """Write the changes of the bounds' multipliers; return the longest step, at most 1."""
-    length = 1.0
+    nearest = np.inf
     for i in range(z.shape[0]):
         for j in range(z.shape[1]):
             dz[i, j] = (product[i, j] - z[i, j] * dslack[i, j]) / slack[i, j] - z[i, j]
             if dslack[i, j] < 0.0:
-                length = min(length, -SHARE * slack[i, j] / dslack[i, j])
+                nearest = min(nearest, -slack[i, j] / dslack[i, j])
             if dz[i, j] < 0.0:
-                length = min(length, -SHARE * z[i, j] / dz[i, j])
-    return length
+                nearest = min(nearest, -z[i, j] / dz[i, j])
+    # Not the whole way to the nearest bound, so that all numbers stay positive.
+    return min(1.0, 0.995 * nearest)
 
 
 @compiled(nogil=True, error_model="numpy", allocates=True)

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, relative_gap
-from svmcvx.certificate.bounded import quietly
+from svmcvx.certificate.bounded import TINY, quietly
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor, earlier_solution
 from svmcvx.fast.several_classes import projection_passes as passes
-from svmcvx.fast.several_classes.penalties import TINY, AbsolutePenalty, PairPenalty
+from svmcvx.fast.several_classes.penalties import AbsolutePenalty, PairPenalty
 from svmcvx.fast.several_classes.systems import (
     Curvature,
     FaceCurvature,

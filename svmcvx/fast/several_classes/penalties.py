@@ -25,14 +25,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import quietly
+from svmcvx.certificate.bounded import TINY, quietly
 from svmcvx.data import Features
 from svmcvx.formulations.multiclass.statement import lengths, pair_differences
 from svmcvx.losses import hinge_power_conjugate
-
-TINY = float(np.finfo(np.float64).tiny)
-# Least smoothing ν.
-LEAST_NU = 1e-12
 
 
 class PairPenalty:
@@ -69,10 +65,10 @@ class PairPenalty:
         return np.asarray(flow @ self.P.T)
 
     def start_smoothing(self, width: float, length: float) -> None:
-        """Choose ν with an error of at most `width`; `length` moves scores by 1."""
+        """Choose ν ≥ 1e-12 with an error of at most `width`; `length` moves scores by 1."""
         if self.p < 2:
             error = width / (self.lam * self.count)
-            self.nu = max(min(error ** (1.0 / self.p), length), LEAST_NU)
+            self.nu = max(min(error ** (1.0 / self.p), length), 1e-12)
 
     def move(self, U: Floats, D: Floats, length: float) -> None:
         """Change the flow along with a step from U."""

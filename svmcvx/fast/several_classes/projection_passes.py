@@ -21,9 +21,9 @@ import numpy as np
 from svmcvx.system.compilation import compiled
 
 # Where an entry ends: at zero, inside, at its largest value.
-BOUND, FREE, LARGEST = 0, 1, 2
+BOUND, FREE, LARGEST = range(3)
 # Whether the sum of a row is below its bound, or at it.
-CONE, SUM = 0, 1
+CONE, SUM = range(2)
 
 
 @compiled(inner=True, nogil=True)

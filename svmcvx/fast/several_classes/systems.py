@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import row_sums
+from svmcvx.certificate.bounded import TINY, row_sums
 from svmcvx.data import Features
 from svmcvx.formulations.multiclass.statement import ScoreSpace
 from svmcvx.numerical import conjugate_gradients
@@ -209,7 +209,7 @@ class ScoreSystem:
         if offset.any():
             X = X - offset
         matrix = inverse.gram(X, position, Q)
-        matrix[np.diag_indices_from(matrix)] += 1.0 / max(faces.sigma, np.finfo(float).tiny)
+        matrix[np.diag_indices_from(matrix)] += 1.0 / max(faces.sigma, TINY)
         right = (Q * np.asarray(X @ step[:d])[position]).sum(axis=1)
         try:
             factor = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)

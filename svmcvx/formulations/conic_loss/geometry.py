@@ -36,9 +36,6 @@ from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels import Linear
 from svmcvx.kernels.gram import BoundedGram
 
-# Columns of a covariance up to which its products are bounded entry by entry.
-FEW_COLUMNS = 16
-
 
 class WeightedSpectrum(NamedTuple):
     """Eigenvalues and vectors of Σ γ_i φ_i φ_i' for γ_i > 0, and a bound of the largest."""
@@ -143,7 +140,8 @@ class RowGeometry(Geometry):
 
     def spread(self, moment: Any) -> tuple[Floats, Bounded]:
         V = moment.V
-        deviations = self.rows.product(V) if V.shape[1] <= FEW_COLUMNS else self.rows @ Ball(V)
+        # Of up to 16 columns the errors are bounded entry by entry.
+        deviations = self.rows.product(V) if V.shape[1] <= 16 else self.rows @ Ball(V)
         return variance_below(deviations), total(square(exact(V)))
 
 

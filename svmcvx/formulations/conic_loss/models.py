@@ -36,22 +36,13 @@ from svmcvx.certificate.bounded import (
 )
 from svmcvx.certificate.exactly import nearest_sum
 from svmcvx.feature_space import FeatureSpace, KernelSpace
-from svmcvx.formulations.base import ON_SUPPORT, RecoveredPoints
+from svmcvx.formulations.base import ON_SUPPORT, SHRINKS, RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of
 from svmcvx.formulations.signed_rows import never, round_relaxation
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.deadline import current
-
-# Entries of the block of weighted rows that is formed at once, so that the data are not copied as a
-# whole.
-BLOCK_ENTRIES = 2**20
-# Share of the largest eigenvalue of a covariance below which others are rounding errors.
-COVARIANCE_RANK = 1e-14
-# Largest factor of an enlarged covariance, and relative widenings of it for the rounding of
-# variances, which are tried in turn.
-LARGEST_FACTOR = 1e12
-WIDENINGS = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
+from svmcvx.system.memory import SMALL_ENTRIES
 
 
 @quietly
@@ -95,7 +86,7 @@ def weighted_gram(L: Any, weights: Floats) -> Floats:
     if sp.issparse(L):
         return np.asarray((L.T @ (sp.diags_array(weights) @ L)).toarray())
     found = np.zeros((r, r))
-    rows = max(1, BLOCK_ENTRIES // max(1, r))
+    rows = max(1, SMALL_ENTRIES // max(1, r))
     for start in range(0, n, rows):
         block, c = L[start : start + rows], weights[start : start + rows]
         counted = np.flatnonzero(c)
@@ -284,7 +275,7 @@ def within(weight: Floats, z: Floats, allowance: float) -> bool:
 def covariance_factor(w: Floats, W: Floats) -> Floats:
     """Return V with ``VV' = W - ww'``, without the eigenvalues that are rounding errors."""
     values, vectors = sl.eigh(0.5 * (W + W.T) - np.outer(w, w))
-    significant = values > COVARIANCE_RANK * max(float(values[-1]), float(w @ w))
+    significant = values > 1e-14 * max(float(values[-1]), float(w @ w))
     return np.asarray(vectors[:, significant] * np.sqrt(values[significant]))
 
 
@@ -370,11 +361,13 @@ def enlarged_covariance(
         z = worst_indicator(u, v * (1.0 + math.exp(log_factor)))
         return math.fsum([*(exact(weight) * z).upper.tolist(), -allowance])
 
-    low, high = math.log(EPS), math.log(LARGEST_FACTOR)
+    # Of the largest factor that is tried.
+    low, high = math.log(EPS), math.log(1e12)
     if excess(high) > 0:
         return None
     factor = math.exp(low if excess(low) <= 0 else brentq(excess, low, high, xtol=1e-13))
-    for widening in WIDENINGS:
+    # Variances are rounded too.
+    for widening in SHRINKS:
         larger = V * math.sqrt((1.0 + factor) * (1.0 + widening))
         if within(weight, worst_indicator(u, variances(larger)), allowance):
             return larger

@@ -21,7 +21,6 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, penalised_space, usable
 from svmcvx.formulations.conic_loss.models import covariance_factor, enlarged_covariance, moment_of
 from svmcvx.formulations.conic_loss.statement import (
-    NEAR_KINK,
     ConicFixedGamma,
     ConicLoss,
     check_lam_or_kappa,
@@ -34,11 +33,6 @@ from svmcvx.solution import Solution
 from svmcvx.system import memory
 
 FORMS = ("reduced", "paper")
-# Bytes for each entry of the dense part of an interior-point method's matrix, its factor and the
-# constraints; measured.
-SDP_BYTES = 120.0
-# Largest relative enlargement of a covariance that makes up for the tolerance of a solver.
-LARGEST_ROW_REPAIR = 1e-6
 
 
 class ConicSDP(FormulationProblem):
@@ -79,7 +73,7 @@ class ConicSDP(FormulationProblem):
         return statement.recover(*point, duals, float(lam) if usable(lam) else None)
 
     def model_at_variables(self) -> BinaryModel | None:
-        """Return the model, its covariance scaled by at most 1 + :data:`LARGEST_ROW_REPAIR`."""
+        """Return the model, its covariance scaled by as little as a solver's tolerance."""
         point = self._mean_and_covariance()
         if point is None:
             return None
@@ -88,9 +82,7 @@ class ConicSDP(FormulationProblem):
         model = statement.model(w, V)
         if self.kappa is not None and math.isinf(statement.evaluate(model).value):
             enlarged = enlarged_covariance(statement.space, w, V, statement.allowance)
-            if enlarged is not None and np.sum(enlarged**2) <= (1.0 + LARGEST_ROW_REPAIR) * np.sum(
-                V**2
-            ):
+            if enlarged is not None and np.sum(enlarged**2) <= (1.0 + 1e-6) * np.sum(V**2):
                 return statement.model(w, enlarged)
         return model
 
@@ -179,7 +171,9 @@ def conic_sdp(
     space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
     labels, s, (n, r) = space.data.y, space.data.weight, space.factor.shape
     memory.require(
-        SDP_BYTES * (0.5 * (0.5 * (r + 1) * (r + 2)) ** 2 + n * float(r) ** 2),
+        # Measured bytes for each entry of the dense part of an interior-point method's matrix, its
+        # factor and the constraints.
+        120.0 * (0.5 * (0.5 * (r + 1) * (r + 2)) ** 2 + n * float(r) ** 2),
         f"the semidefinite program with a block of order {r + 1} and {n} observations",
         "select features, use fewer observations, or svmcvx.fast.conic",
     )
@@ -239,7 +233,9 @@ class ConicFixedGammaProblem(FormulationProblem):
             )
         start = statement.minimiser(duals[0])
         points = [w, start]
-        points += [statement.minimiser_on_piece(p, near) for p in (w, start) for near in NEAR_KINK]
+        # Distances from 1 below which a margin is taken to be 1; the checker chooses.
+        near = (1e-6, 1e-4, 1e-2)
+        points += [statement.minimiser_on_piece(p, d) for p in (w, start) for d in near]
         return RecoveredPoints([statement.model(point) for point in points], duals)
 
     def model_at_variables(self) -> BinaryModel | None:

@@ -142,21 +142,6 @@ from svmcvx.model import BinaryModel
 from svmcvx.numerical import NewtonStep, newton
 from svmcvx.system.deadline import current
 
-# Relative distances of a repaired γ from the boundary of λ_max(Σ γ_i x_i x_i') ≤ 1. Near the
-# boundary Q⁻¹ amplifies the errors of γ and α; further inside the bound is looser. The best of
-# these is taken.
-INTERIORS = (1e-10, 1e-7)
-# Widths of the smoothing of the conic loss at u = 1, in units of the margin, while q is minimised.
-SMOOTHINGS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-# Repaired points that are remembered: the candidates of one answer.
-KEPT = 8
-# Times that scaled γ may have been rounded: each repair of a scaled point takes two.
-SCALED = 16
-# What multipliers are multiplied by where h* is to be 0 in spite of its rounding.
-CAPPED = 1.0 - 2.0**-48
-# γ below this is taken to be 0, so that no scaled one is subnormal.
-NEGLIGIBLE = 1e-290
-
 
 @quietly
 def conjugate(alpha: Any, gamma: Any, height: Any) -> Any:
@@ -183,8 +168,9 @@ class _Repaired(NamedTuple):
 
 
 def top_of(top: float, scale: float) -> float:
-    """Return an upper bound on an eigenvalue for scaled γ, rounded at most SCALED times."""
-    return float((exact(scale) * top * Bounded(1.0, roundings(SCALED))).upper)
+    """Return an upper bound on an eigenvalue for γ that were scaled up to eight times."""
+    # Each repair of a scaled point rounds γ twice.
+    return float((exact(scale) * top * Bounded(1.0, roundings(16))).upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +201,8 @@ class ConicDual(BinaryStatement):
     def capped(self, alpha: Floats, gamma: Floats, lam: float) -> Floats:
         """Return α so small that even the upper end of h* is 0."""
         with np.errstate(over="ignore"):
-            cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * CAPPED
-        return np.asarray(np.minimum(alpha, cap))
+            cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma)
+        return np.asarray(np.minimum(alpha, cap * (1.0 - roundings(32))))
 
     @cached_property
     def squared_row_norms(self) -> Floats:
@@ -278,8 +264,9 @@ class ConicDual(BinaryStatement):
         with np.errstate(over="ignore"):
             slope, knee = np.sqrt(bend) * np.sqrt(height), np.sqrt(height) / np.sqrt(bend)
         lagrangian, found = _SmoothedLagrangian(A, bend, slope, knee, current().passed), []
-        for width in SMOOTHINGS:
-            lagrangian.smooth(width)
+        # The loss is smoothed at u = 1, over 0.01 to 1e-7 of the margin.
+        for digits in range(2, 8):
+            lagrangian.smooth(10.0**-digits)
             newton(lagrangian)
             found.append(np.zeros(gamma.size))
             found[-1][rows] = lagrangian.multipliers()
@@ -295,16 +282,18 @@ class ConicDual(BinaryStatement):
     def repair(self, dual: Dual) -> Dual:
         """Clip γ, scale it until λ_max(Σ γ_i x_i x_i') < 1 is proved, and choose the best α.
 
-        The candidates are γ at the distances :data:`INTERIORS` from the boundary, with α as passed
-        (times the root of the scale, which leaves α²/γ unchanged) and with that of a minimiser of
-        q; both also with h* = 0, whose rounding can exceed the objective for large λ.
+        The candidates are γ at two relative distances from the boundary, near which Q⁻¹ amplifies
+        the errors of γ and α, while further inside the bound is looser, with α as passed (times the
+        root of the scale, which leaves α²/γ unchanged) and with that of a minimiser of q; both also
+        with h* = 0, whose rounding can exceed the objective for large λ.
         """
         if (known := self._known(dual)) is not None:
             return known.point
         gamma = np.clip(
             np.nan_to_num(self.gamma_of(dual), posinf=0.0), 0.0, self.gamma_upper_bound()
         )
-        gamma = np.where(gamma < NEGLIGIBLE, 0.0, gamma)
+        # No scaled γ is subnormal.
+        gamma = np.where(gamma < 1e-290, 0.0, gamma)
         lam, given = self.lam_of(dual), self.alpha_of(dual)
         zeros, beside = np.zeros(gamma.size), {name: dual[name] for name in dual.keys() & {"lam"}}
         best = _Repaired({**beside, "gamma": zeros, "alpha": zeros}, self.dual_constant(lam))
@@ -318,7 +307,7 @@ class ConicDual(BinaryStatement):
             gamma = share / longest
         curvature = self._curvature(gamma)
         top = top_of(curvature.top, 1.0)
-        scales = {min(1.0, 1.0 / (top * (1.0 + d))) if top > 0 else 1.0 for d in INTERIORS}
+        scales = {min(1.0, 1.0 / (top * (1.0 + d))) if top > 0 else 1.0 for d in (1e-10, 1e-7)}
 
         def better(best: _Repaired, alpha: Floats) -> _Repaired:
             for scale in scales:
@@ -339,7 +328,8 @@ class ConicDual(BinaryStatement):
             scale = max(scales)
             for alpha in self._alphas_by_newton(gamma * scale, lam):
                 best = better(best, alpha / math.sqrt(scale))
-        self._repaired[:] = [best, *self._repaired[: KEPT - 1]]
+        # Eight candidates of one answer are stored.
+        self._repaired[:] = [best, *self._repaired[:7]]
         return best.point
 
     def dual_violation(self, dual: Dual) -> float:
@@ -440,13 +430,6 @@ class _SmoothedLagrangian:
             self.w, self.solved = w + t * step, t == 0.0
 
         return NewtonStep(promised, derivative, take)
-
-
-# Distances from 1 below which a margin is taken to be exactly 1; the checker keeps the best of the
-# resulting points.
-NEAR_KINK = (1e-6, 1e-4, 1e-2)
-# Largest share of margins below 1 in the cardinality form.
-KAPPA_HIGHEST = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -702,7 +685,7 @@ def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None,
     if lam is not None:
         lam = check_number(lam, "lam")
     if kappa is not None:
-        kappa = check_number(kappa, "kappa", f"[0, {KAPPA_HIGHEST}]")
+        kappa = check_number(kappa, "kappa", "[0, 0.5]")
     return lam, kappa
 
 

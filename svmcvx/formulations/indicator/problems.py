@@ -52,10 +52,6 @@ from svmcvx.system.deadline import current, interruptible
 
 # Feasible points to start from, and the conic relaxation that proposes some of them
 
-# Observations and columns up to which the relaxation is minimised: its work grows with their
-# product, and with the square of the columns.
-RELAXATION_ROWS, RELAXATION_COLUMNS = 200, 50
-
 
 class RelaxedPoint(NamedTuple):
     """Normal, indicators, multipliers γ (not made feasible) and λ of the conic relaxation."""
@@ -80,7 +76,8 @@ def relaxed_point(
     """
     G, weight = geometry.G, geometry.weight
     n, r = G.shape
-    if n > RELAXATION_ROWS or r > RELAXATION_COLUMNS:
+    # The work grows with the product of both, and with the square of the columns.
+    if n > 200 or r > 50:
         return None
     if k is not None and not 0 < k < float(weight.sum()):
         return None

@@ -61,7 +61,7 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded, exact, exp, log, row_maxima, sqrt, square, total
 from svmcvx.data import check_choice, check_number, check_whole, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import CLEARLY_ZERO, ON_SUPPORT, RecoveredPoints, usable
+from svmcvx.formulations.base import CLEARLY_ZERO, ON_SUPPORT, SHRINKS, RecoveredPoints, usable
 from svmcvx.formulations.multiclass.losses import (
     HingeSum,
     LargestHinge,
@@ -90,9 +90,6 @@ from svmcvx.formulations.optimal_intercepts import (
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import OptimalIntercepts
-
-# Shares by which multipliers are shrunk beyond their bound until rounding does not matter.
-SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 class Machine(NamedTuple):

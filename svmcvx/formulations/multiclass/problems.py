@@ -42,9 +42,6 @@ from svmcvx.formulations.problem import FormulationProblem, builder
 from svmcvx.model import MulticlassModel
 from svmcvx.system import memory
 
-# How many of the largest the top-k loss averages.
-DEFAULT_K = 2
-
 
 class MulticlassProblem(FormulationProblem):
     @property
@@ -204,7 +201,7 @@ def multiclass(
     *,
     lam: float = 1.0,
     loss: str = "weston_watkins",
-    k: int = DEFAULT_K,
+    k: int = 2,
     intercept: bool | str = True,
     sample_weight: Any = None,
 ) -> ClassicalProblem:
@@ -292,7 +289,7 @@ class TopBuilder(Protocol):
         y: Any,
         *,
         lam: float = 1.0,
-        k: int = DEFAULT_K,
+        k: int = 2,
         intercept: bool | str = True,
         sample_weight: Any = None,
     ) -> ClassicalProblem:

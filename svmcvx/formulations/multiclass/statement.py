@@ -35,6 +35,7 @@ from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import (
+    SHRINKS,
     Formulation,
     RecoveredPoints,
     dual_entry,
@@ -49,13 +50,6 @@ from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
 R = TypeVar("R", Floats, Bounded)
-
-# Shares by which all multipliers are reduced until they have room for what balances them.
-REDUCTIONS = (0.0, 1e-14, 1e-12, 1e-9, 1e-6, 1e-3)
-# Units of a grid that a multiplier grows by, at most.
-MOST_UNITS = 2.0**36
-# Unknowns above which a Newton step takes more than a second.
-LARGEST_POLISHED = 600
 
 
 class Gradient(NamedTuple):
@@ -271,13 +265,14 @@ class ScoreSpace:
         left = self.balance(alpha)
         added = (left.max() - left) / (c * self.class_weights)
         alpha = (alpha + (s * added[codes])[:, None]) / (1.0 + added.max() / domain.uniform(c))
-        for reduction in REDUCTIONS:
-            inside = domain.project((1.0 - reduction) * alpha, s)
+        for shrink in SHRINKS:
+            inside = domain.project((1.0 - shrink) * alpha, s)
             exponent = grid_exponent(float(inside.max(initial=0.0)), inside.size)
             units = cut_off(np.floor(np.ldexp(inside, -exponent) / c), domain.k)
             surplus = self.surplus(units)
             room = domain.room(c * units, np.floor(np.ldexp(s, -exponent)))
-            growth = self._growth(np.minimum(room, MOST_UNITS), surplus.max() - surplus)
+            # Sums of growths stay far below the integers of 64 bits.
+            growth = self._growth(np.minimum(room, 2.0**36), surplus.max() - surplus)
             if growth is not None:
                 return np.ldexp(c * units + growth[:, None], exponent)
         return np.zeros_like(alpha)
@@ -400,7 +395,8 @@ class MulticlassStatement(Formulation):
         """Return P's minimum near (W, b) by Newton's method; None if not smooth or too large."""
         biased, scores = self.scores.intercept != "none", self.scores
         point = np.vstack([W, b]) if biased else W
-        if point.size > LARGEST_POLISHED or not self.loss.smooth:
+        # With more unknowns a Newton step takes more than a second.
+        if point.size > 600 or not self.loss.smooth:
             return None
         X = scores.X.toarray() if sp.issparse(scores.X) else scores.X
         X = np.hstack([X, np.ones((X.shape[0], 1))]) if biased else X
