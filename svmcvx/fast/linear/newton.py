@@ -98,8 +98,10 @@ def minimise(
     if w is None:
         w = q.copy() if alpha is None else rows.centre_expansion() + q
     best = BestPoint(w.copy(), b, rows.best_alpha, rows.expansion)
-    method = _Descent(m, monitor, rows, best, w, b, sigma, settings or LinearNewtonSettings())
+    settings = settings or LinearNewtonSettings()
     try:
+        # Its first look at the rows may be late already.
+        method = _Descent(m, monitor, rows, best, w, b, sigma, settings)
         status = newton(method) or Status.INACCURATE
     except OutOfTime:
         status = monitor.late
