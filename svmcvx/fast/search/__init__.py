@@ -1,1 +1,1 @@
-"""Exact search for losses that count: branch and bound, and the sweep of all vertices."""
+"""Exact search for losses that count: branch and bound, and the local search beside it."""
