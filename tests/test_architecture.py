@@ -45,10 +45,15 @@ def room_of(path):
 
 
 @cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@cache
 def imported(path):
     """Dotted names of what a file imports, inside functions, for annotations and by name too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -86,7 +91,7 @@ def test_scikit_learn_is_imported_where_it_is_used_below_the_estimators():
     """Its import takes a second; builders and specialised solvers do without most of it."""
     for path in FILES:
         if FLOOR[room_of(path)] < FLOOR["estimators"]:
-            for node in ast.parse(path.read_text()).body:
+            for node in parsed(path).body:
                 names = [alias.name for alias in getattr(node, "names", ()) if alias is not None]
                 names.append(getattr(node, "module", None) or "")
                 assert not any(str(name).split(".")[0] == "sklearn" for name in names), path
@@ -195,21 +200,17 @@ def run_python(code):
     ).stdout
 
 
-def test_importing_the_package_leaves_heavy_modules_alone():
-    heavy = ("sklearn", "pandas", "matplotlib", "numba", "typer", "rich", "torch", "dask")
+HEAVY = ("sklearn", "pandas", "matplotlib", "numba", "typer", "rich", "torch", "dask")
+
+
+def test_importing_the_package_leaves_heavy_modules_alone_and_solve_is_the_function():
     # cvxpy itself may bring some of them: only what svmcvx adds counts.
-    loaded = run_python(
-        "import sys, cvxpy; before = set(sys.modules); import svmcvx; "
-        f"print([name for name in {heavy!r} if name in set(sys.modules) - before])"
-    )
-    assert loaded.strip() == "[]"
-
-
-def test_solve_is_the_function_whatever_is_imported_first():
     printed = run_python(
-        "from svmcvx.solve import policy; import svmcvx; print(callable(svmcvx.solve))"
+        "import sys, cvxpy; before = set(sys.modules); import svmcvx; "
+        f"print([name for name in {HEAVY!r} if name in set(sys.modules) - before]); "
+        "from svmcvx.solve import policy; print(callable(svmcvx.solve))"
     )
-    assert printed.strip() == "True"
+    assert printed.split("\n") == ["[]", "True", ""]
 
 
 # The extra, the modules that it brings, and a call that needs them.
@@ -220,12 +221,13 @@ EXTRAS = {
 }
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_what_needs_an_extra_names_it(extra):
-    missing, call = EXTRAS[extra]
-    code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\ntry:\n    {call}\n"
-    printed = run_python(
-        f"{code}except Exception as error:\n    print(type(error).__name__, error)"
-    )
-    assert f"pip install 'svmcvx[{extra}]'" in printed
-    assert printed.startswith("SolverUnavailable ") or printed.strip().endswith("2")
+def test_what_needs_an_extra_names_it():
+    missing = [name for names, _ in EXTRAS.values() for name in names]
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
+    for _, call in EXTRAS.values():
+        code += f"try:\n    {call}\nexcept Exception as error:\n"
+        code += "    print(type(error).__name__, error)\nprint('---')\n"
+    printed = run_python(code).split("---\n")
+    for extra, text in zip(EXTRAS, printed[:-1], strict=True):
+        assert f"pip install 'svmcvx[{extra}]'" in text
+        assert text.startswith("SolverUnavailable ") or text.strip().endswith("2")

@@ -8,6 +8,7 @@ import inspect
 import io
 import re
 import tomllib
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -176,6 +177,7 @@ def links(text):
     return [str(address) for address in found if address and not re.match(r"[a-z]+:", str(address))]
 
 
+@cache
 def anchors(page):
     """Return the anchors of a page's headings, as code hosts make them."""
     parsed, slugs = MARKDOWN.parse(page.read_text()), set()

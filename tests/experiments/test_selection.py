@@ -442,6 +442,12 @@ def test_the_result_does_not_depend_on_the_backend(backend, alone, tmp_path):
     for column in [*COLUMNS, "split0_lower", "split2_upper", "gap", "warm_starts"]:
         assert table[column].tolist() == alone[column].tolist(), column
     assert kept(tmp_path / "s.sqlite") == 18
+    # Pairs of classes, by the same workers.
+    with joblib.parallel_config(backend=backend):
+        one, two = (
+            sx.PSVMClassifier(kernel="rbf", p=1.5, n_jobs=n).fit(POINTS, NAMES) for n in (1, 2)
+        )
+    assert np.allclose(one.decision_function(X), two.decision_function(X), rtol=1e-9, atol=1e-9)
 
 
 # Gram matrices

@@ -491,7 +491,7 @@ def test_a_dask_scheduler_by_its_address(tmp_path):
         n_workers=1,
         processes=False,
         protocol="tcp",
-        dashboard_address=None,
+        dashboard_address=":0",
         local_directory=str(tmp_path / "dask"),
     ) as cluster:
         address = cluster.scheduler_address

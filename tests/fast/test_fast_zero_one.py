@@ -35,9 +35,9 @@ def test_hostile_instances_of_all_three_losses_against_the_exact_optimum(problem
 @pytest.mark.parametrize(
     ("solve", "build", "n", "p", "hyper"),
     [
-        (zero_one, sx.zero_one_mio, 12, 15, {"lam": 0.1}),
+        (zero_one, sx.zero_one_mio, 8, 10, {"lam": 0.1}),
         (zero_one, sx.zero_one_mio, 14, 2, {"k": 6}),
-        (zero_one, sx.zero_one_mio, 25, 2, {"lam": 1.0, "kernel": sx.RBF(0.5)}),
+        (zero_one, sx.zero_one_mio, 16, 2, {"lam": 1.0, "kernel": sx.RBF(0.5)}),
         (ramp, sx.ramp_mio, 12, 2, {"C": 2.0, "kernel": sx.RBF(0.5)}),
     ],
 )

@@ -13,7 +13,7 @@ from svmcvx.kernels.class_rows_passes import exponentials
 LAYOUT = Layout([0, 4, 9, 15], [[0, 1], [0, 2], [1, 2], [2, -1]])
 
 
-@numba.njit
+@numba.njit(cache=True)
 def exponentials_of(x, scratch):
     exponentials(x, scratch)
 

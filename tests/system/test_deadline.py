@@ -169,7 +169,7 @@ def test_whenever_the_time_is_up_the_interval_holds(entry, kernel):
 
 @pytest.mark.parametrize("name", ["zero_one_mio", "ramp_mio", "l0_mio"])
 def test_builders_keep_a_limit_and_their_M_stays_valid(name):
-    X, y = make_data(n=10, d=2)
+    X, y = make_data(n=8, d=2)
     build = getattr(sx, name)
     keywords = {"lam": 1.0} if name == "zero_one_mio" else {"C": 1.0}
     reference = sx.solve(build(X, y, **keywords)).certificate
