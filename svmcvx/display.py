@@ -11,7 +11,7 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
@@ -25,6 +25,8 @@ WIDTH: Final = 78
 
 _RULE: Final = "1px solid rgba(128,128,128,0.45)"
 _PLAIN: Final = "background:none;color:inherit;"
+# The style of every cell, which a page with a style of its own leaves out.
+CELL: Final = f"{_PLAIN}padding:0.2em 0.7em;vertical-align:top;text-align:left;font-weight:normal;"
 _TABLE: Final = (
     f"{_PLAIN}border-collapse:collapse;border:none;border-top:{_RULE};border-bottom:{_RULE};"
     "margin:0 0 0.5em 0;"
@@ -152,6 +154,7 @@ def aligned(
 def html_block(title: str, *parts: str) -> str:
     """Return parts under a title."""
     head = f'<div style="font-weight:bold;margin:0 0 0.3em 0.1em;">{html.escape(title)}</div>'
+    head = head if title else ""
     style = f"{_PLAIN}margin:0.4em 0;overflow-x:auto;"
     return f'<div class="svmcvx" style="{style}">{head}{"".join(parts)}</div>'
 
@@ -170,17 +173,19 @@ def html_table(
     rows: Sequence[Sequence[Any]],
     *,
     left: Sequence[int] = (0,),
-    bold: Sequence[int] = (),
+    bold: Container[tuple[int, int]] = (),
 ) -> str:
-    """Return a table with the columns `left` aligned left, the others right; some rows bold."""
+    """Return a table with the columns `left` aligned left, the others right; some cells bold."""
     sides = ["" if j in left else "text-align:right;" for j in range(len(header))]
     heads = zip(header, sides, strict=True)
     head = _html_row([_html_cell("th", name, f"{side}font-weight:bold;") for name, side in heads])
     body = []
     for place, row in enumerate(rows):
-        weight = "font-weight:bold;" if place in bold else ""
-        cells = zip(row, sides, strict=True)
-        body.append(_html_row([_html_cell("td", value, side + weight) for value, side in cells]))
+        cells = [
+            _html_cell("td", value, side + "font-weight:bold;" * ((place, j) in bold))
+            for j, (value, side) in enumerate(zip(row, sides, strict=True))
+        ]
+        body.append(_html_row(cells))
     return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{"".join(body)}</tbody></table>'
 
 
@@ -191,5 +196,4 @@ def _html_row(cells: Sequence[str]) -> str:
 def _html_cell(tag: str, value: Any, style: str = "") -> str:
     """Return a cell; long texts are wrapped, numbers and names are not."""
     wrap = "min-width:14em;max-width:28em;" if len(str(value)) > 40 else "white-space:nowrap;"
-    place = "padding:0.2em 0.7em;vertical-align:top;text-align:left;font-weight:normal;"
-    return f'<{tag} style="{_PLAIN}{place}{wrap}{style}">{html.escape(str(value))}</{tag}>'
+    return f'<{tag} style="{CELL}{wrap}{style}">{html.escape(str(value))}</{tag}>'

@@ -20,9 +20,9 @@ from sklearn.base import clone
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
-from svmcvx.data import check_features, check_labels, check_time_limit
+from svmcvx.data import check_choice, check_features, check_labels, check_time_limit, coded_labels
 from svmcvx.display import ShortRepr, interval, number, settings
-from svmcvx.errors import DataError, DataTypeError, NotCertified, did_you_mean
+from svmcvx.errors import DataError, DataTypeError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.experiments.specifications import parse_models
@@ -96,11 +96,7 @@ def _column(feature: Any, names: list[str]) -> int:
         if not 0 <= feature < len(names):
             raise DataError(f"features has column {feature}; X has columns 0 to {len(names) - 1}")
         return int(feature)
-    if feature not in names:
-        raise DataError(
-            f"features has {feature!r}, which X does not have{did_you_mean(feature, names)}"
-        )
-    return names.index(feature)
+    return names.index(check_choice(feature, "features", names))
 
 
 @dataclass(frozen=True)
@@ -122,11 +118,7 @@ def sliders_of(
         values = {name: _default(name, own[name], few=few or name != names[0]) for name in names}
     found = []
     for name, chosen in values.items():
-        if name not in own:
-            raise DataError(
-                f"values has {name!r}, which {type(model).__name__} does not"
-                f" have{did_you_mean(name, own)}"
-            )
+        check_choice(name, "a parameter in values", tuple(own))
         listed = _checked(name, chosen)
         near = [abs(v - own[name]) if _numbers(v, own[name]) else v != own[name] for v in listed]
         found.append(Slider(name, listed, int(np.argmin(near))))
@@ -257,20 +249,12 @@ class Explorer(ShortRepr):
     def _checked_test(self, test: Any) -> tuple[Floats, NDArray[Any]]:
         if not isinstance(test, tuple) or len(test) != 2:
             raise DataTypeError(f"test must be a pair (X, y), got {type(test).__name__}")
-        rows: Any = check_features(
-            test[0], name="test", n_features=self.X.shape[1], accept_sparse=False
-        )
-        labels = np.asarray(test[1])
-        if labels.shape != (rows.shape[0],):
-            raise DataError(
-                f"test must have one label for each of its {rows.shape[0]} rows, got shape"
-                f" {labels.shape}"
-            )
-        if strange := [label for label in labels.tolist() if label not in self.classes.tolist()]:
-            raise DataError(
-                f"test has the label {strange[0]!r}, which the training data do not have"
-            )
-        return np.asarray(rows), labels
+        d = self.X.shape[1]
+        rows = check_features(test[0], name="test", n_features=d, accept_sparse=False)
+        codes, classes = coded_labels(test[1], rows.shape[0], "test")
+        if strange := set(classes.tolist()) - set(self.classes.tolist()):
+            raise DataError(f"test has labels that the training data do not have: {strange}")
+        return np.asarray(rows), classes[codes]
 
     @property
     def view(self) -> View:
@@ -309,9 +293,8 @@ class Explorer(ShortRepr):
 
     def move(self, **values: Any) -> View:
         """Set sliders to any values, and return what is shown then."""
-        if unknown := [name for name in values if name not in self.settings]:
-            known = ", ".join(self.settings)
-            raise DataError(f"there is no slider {unknown[0]!r}; there are {known}")
+        for name in values:
+            check_choice(name, "a slider", tuple(self.settings))
         self.settings = {**self.settings, **values}
         return self.view
 

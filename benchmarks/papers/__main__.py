@@ -32,6 +32,7 @@ from benchmarks.papers import (
 from benchmarks.papers.result import cell_text
 from svmcvx import SvmcvxError
 from svmcvx.experiments.store import plain
+from svmcvx.experiments.tables import latex_frame
 
 DONE, FAILED, UNUSABLE, TIME_OVER, INTERRUPTED = 0, 1, 2, 3, 130
 # Options that name a file to be written.
@@ -138,13 +139,15 @@ def _outputs(given: argparse.Namespace, found: Reproduction) -> None:
             "quick": given.quick,
             "notes": found.notes,
             "rows": found.frame.to_dict("records"),
-            "study": found.study.contents(),
         }
+        facts = ("complete", "left_out", "reused", "protocol", "model_lines", "grids")
+        study = {name: getattr(found.study, name, None) for name in facts}
+        content["study"] = study | {"rows": found.study.frame.to_dict("records")}
         _write(given, given.json, _json(content))
     if given.csv is not None:
         _write(given, given.csv, found.frame.to_csv(index=False))
     if given.latex is not None:
-        _write(given, given.latex, found.frame.to_latex(index=False, escape=True))
+        _write(given, given.latex, latex_frame(found.frame))
     if given.html is not None:
         write_report(found, given.html)
     if given.figures is not None:

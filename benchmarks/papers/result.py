@@ -82,7 +82,7 @@ class Reproduction:
             "versions": versions(),
             "commit": commit(),
             "computer": computer(),
-            "data": self.study.data_facts(),
+            "data": self.study.datasets.to_dict("records"),
             "left_out": self.study.left_out,
             "complete": self.complete,
             "solves": solves,

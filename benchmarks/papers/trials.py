@@ -137,21 +137,11 @@ class Trials:
         digests: Mapping[str, str] | None = None,
     ) -> None:
         self.frame = pd.DataFrame(list(rows))
-        self.left_out, self.digests = dict(left_out), dict(digests or {})
+        self.left_out = dict(left_out)
+        # The digest of each data set.
+        facts = [{"dataset": name, "digest": one} for name, one in (digests or {}).items()]
+        self.datasets = pd.DataFrame(facts)
         self.complete, self.reused = complete, reused
-
-    def contents(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        return {
-            "complete": self.complete,
-            "left_out": self.left_out,
-            "reused": self.reused,
-            "rows": self.frame.to_dict("records"),
-        }
-
-    def data_facts(self) -> list[dict[str, Any]]:
-        """Return the digest of each data set."""
-        return [{"dataset": name, "digest": digest} for name, digest in self.digests.items()]
 
     def done(self) -> pd.DataFrame:
         """Return the rows of the trials that did not fail."""

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import svmcvx
 from svmcvx.cli import screen
 from svmcvx.cli.application import Given, command, exit_code
-from svmcvx.cli.screen import Outputs, cell, check_writable, say, sized
+from svmcvx.cli.screen import Outputs, check_writable, say, sized
 from svmcvx.cli.signatures import Argument
 from svmcvx.errors import DataError, missing_extra
 
@@ -215,23 +214,21 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
     data = load(given)
     from sklearn.pipeline import Pipeline
 
+    from svmcvx.display import settings
     from svmcvx.experiments import select as run_select
     from svmcvx.experiments.fit import certificates
     from svmcvx.system import clock
 
     steps = transformers(given.missing, given.scale, data)
     began = clock.now()
-    with warnings.catch_warnings():
-        # The command says so itself.
-        warnings.filterwarnings("ignore", message=".* fits: the result holds these")
-        found = run_select(
-            Pipeline([*steps, ("model", estimator)]),
-            values,
-            data.X,
-            data.y,
-            progress=not given.quiet,
-            **given.of("cv scoring tol guarantee backend n_jobs store seed time_limit"),
-        )
+    found = run_select(
+        Pipeline([*steps, ("model", estimator)]),
+        values,
+        data.X,
+        data.y,
+        progress=not given.quiet,
+        **given.of("cv scoring tol guarantee backend n_jobs store seed time_limit"),
+    )
     late = given.time_limit is not None and clock.now() - began >= given.time_limit
     frame = found.drop(columns="params").rename(
         columns=lambda name: str(name).replace("param_model__", "param_")
@@ -241,7 +238,7 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
     if given.guarantee:
         names += ["mean_test_score_lower", "mean_test_score_upper", "undecided", "may_be_best"]
     title = f"{label} on {sized(data)}, {given.cv} folds"
-    shown: Any = frame.sort_values("rank_test_score", kind="stable").head(25).to_dict("records")
+    shown = frame.sort_values("rank_test_score", kind="stable").head(25)
     out.show(title, shown, [*names, "gap", "certified", "n_support", "seconds"])
     if len(found) > len(shown):
         out.note(f"the best {len(shown)} of {len(found)} settings; --csv FILE has all")
@@ -253,17 +250,12 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
         best = {name.removeprefix("model__"): one for name, one in found.best_params_.items()}
         chosen: dict[str, Any] = {"params": best, "score": found.best_score_}
         content["best"] = chosen
-        text = ", ".join(f"{name}={cell(value)}" for name, value in best.items())
-        say(out.screen, f"best: {text}, score {found.best_score_:.4f}")
+        say(out.screen, f"best: {settings(best)}, score {found.best_score_:.4f}")
         if found.best_estimator_ is not None:
             records = certificates(found.best_estimator_[-1].solution_, given.tol)
             chosen["certificates"] = records
             out.show("fitted to all rows", records, ["classes", "lower", "upper", "gap"])
     out.write(title, frame, content, data=data, complete=found.complete)
-    if not found.complete:
-        why = "the time limit passed" if late else "interrupted"
-        advice = "the same command continues" if given.store else "pass --store FILE to continue"
-        say(screen.errors, f"svmcvx: {why}: the table is not complete; {advice}", "yellow")
     failed = any(row["note"] for row in rows)
     uncertified = given.strict and not all(row["certified"] for row in rows)
     return exit_code(complete=found.complete, late=late, failed=failed or uncertified)
@@ -367,6 +359,8 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     data = load(given)
     import pandas as pd
 
+    from svmcvx.experiments.fit import certificate_row
+
     X: Any = data.X
     for _, step in transformers(given.missing, scale, data):
         X = X if step is None else step.fit_transform(X)
@@ -376,15 +370,11 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     found = svmcvx.certify(trained, X, data.y, problem=problem)
     if not isinstance(found, dict):
         found = {tuple(data.classes.tolist()): found}
-    rows = [
-        {
-            "classes": list(map(str, key)) if isinstance(key, tuple) else [str(key), "rest"],
-            **{name: getattr(one, name) for name in ("lower", "upper", "gap", "kind")},
-            "certified": one.is_certified(given.tol),
-            "rounding": one.residuals.get("rounding"),
-        }
-        for key, one in found.items()
-    ]
+    rows = []
+    for key, one in found.items():
+        classes = list(map(str, key)) if isinstance(key, tuple) else [str(key), "rest"]
+        facts = {"classes": classes, "kind": one.kind, "rounding": one.residuals.get("rounding")}
+        rows.append(certificate_row(one, given.tol, **facts))
     title = f"{name} in {model.name} on {sized(data)}"
     out.show(title, rows, ["classes", "lower", "upper", "gap", "certified"])
     table = pd.DataFrame(rows).assign(classes=[", ".join(row["classes"]) for row in rows])
@@ -423,18 +413,15 @@ def study(given: Given, file: Path, guarantee: bool = False) -> int:
     arguments["guarantee"] = arguments.get("guarantee") or guarantee
     arguments.setdefault("store", file.with_suffix(".sqlite"))
     began = clock.now()
-    with warnings.catch_warnings():
-        # The command says so itself.
-        warnings.filterwarnings("ignore", message=".* tasks: the result holds these")
-        how = {"retry_failed": given.retry_failed, "progress": not given.quiet}
-        found = run_study(**arguments, **how)
+    how = {"retry_failed": given.retry_failed, "progress": not given.quiet}
+    found = run_study(**arguments, **how)
     limit = arguments.get("time_limit")
     late = not found.complete and limit is not None and clock.now() - began >= limit
     tables = {f"{one}, mean ± standard deviation": found.table(one) for one in found.metrics}
     for one in found.with_exact():
         tables[f"{one} of every optimal machine, mean of the intervals"] = found.exact(one)
     for what, table in tables.items():
-        rows: Any = table.rename_axis("data set").reset_index().to_dict("records")
+        rows = table.rename_axis("data set").reset_index()
         out.show(f"{title}: {what}", rows, ["data set", *found.models])
     certified, solves = found.solves()
     failures = found.failures()
@@ -447,11 +434,11 @@ def study(given: Given, file: Path, guarantee: bool = False) -> int:
     ]
     for text in texts:
         out.note(text)
-    content = {"title": title, **found.contents()}
+    content: dict[str, Any] = {"title": title, "data": found.datasets.to_dict("records")}
+    content |= {"models": found.model_lines, "rows": found.frame.to_dict("records")}
+    for name in ("complete", "protocol", "grids", "left_out", "reused"):
+        content[name] = getattr(found, name)
     out.write(title, found.frame, content, study=found, complete=found.complete)
-    if not found.complete:
-        why = "svmcvx: the study is not complete; the same command goes on with it"
-        say(screen.errors, why, "yellow")
     failed = len(failures) > 0 or bool(found.left_out) or (given.strict and certified < solves)
     return exit_code(complete=found.complete, late=late, failed=failed)
 

@@ -6,7 +6,6 @@ Text of data and models is never taken for markup of rich.
 from __future__ import annotations
 
 import json as json_text
-import math
 import os
 import re
 import sys
@@ -34,11 +33,9 @@ silent = Console(quiet=True)
 # Version of the JSON files; a change of meaning raises it.
 SCHEMA = 2
 STANDARD_OUTPUT = Path("-")
-# Headings and formats of columns that are no text, and no scores of four digits.
+# Headings of columns whose name is too long or says too little.
 HEADINGS = {"accuracy": "test", "n_support": "SVs", "seconds": "s", "mean_test_score": "mean"}
 HEADINGS |= {"std_test_score": "sd", "compiling": "compiling, s", "running": "the rest, s"}
-FORMS = {"upper": ".10g", "lower": ".10g", "gap": ".1e", "n_support": ".4g", "seconds": ".2f"}
-FORMS |= {"compiling": ".2f", "running": ".2f"}
 
 
 def say(console: Console, text: str, style: str = "") -> None:
@@ -49,17 +46,6 @@ def say(console: Console, text: str, style: str = "") -> None:
 def sized(data: Dataset) -> str:
     """Return name, rows and columns of data."""
     return f"{data.name}: {data.X.shape[0]} × {data.X.shape[1]}"
-
-
-def cell(value: Any, form: str = ".6g") -> str:
-    """Return a value as text: yes and no, numbers by their format, a dash for a missing one."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "—"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return format(value, form) if isinstance(value, float) else str(value)
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -90,20 +76,21 @@ class Outputs:
         quiet = self.given.pop("quiet") or STANDARD_OUTPUT in paths
         self.screen = silent if quiet else output
 
-    def show(
-        self, title: str | None, rows: Sequence[Mapping[str, Any]], names: Sequence[str]
-    ) -> None:
+    def show(self, title: str | None, rows: Any, names: Sequence[str]) -> None:
         """Print columns of rows; texts are folded where the console is too narrow."""
+        import pandas as pd
+
+        from svmcvx.experiments.tables import is_words, texts
+
+        frame = pd.DataFrame(rows, columns=list(names))
+        shown = texts(frame).replace({"✓": "yes", "✗": "no"})
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        columns = []
-        for name in names:
-            form = FORMS.get(name, ".6g" if name.startswith("param_") else ".4f")
-            columns.append([Text(cell(row[name], form)) for row in rows])
-            words = all(isinstance(row[name], str | list | None) for row in rows)
+        for name in map(str, shown):
+            words = name in frame and is_words(frame[name])
             heading = HEADINGS.get(name, name.removeprefix("param_").replace("_", "\n"))
             table.add_column(Text(heading), justify="left" if words else "right", no_wrap=not words)
-        for cells in zip(*columns, strict=True):
-            table.add_row(*cells)
+        for cells in shown.to_numpy().tolist():
+            table.add_row(*map(Text, cells))
         if title:
             say(self.screen, title, "italic")
         endless = self.screen.options.update(width=10 * self.screen.width)

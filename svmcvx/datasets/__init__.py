@@ -2,8 +2,6 @@
 download them).
 """
 
-from typing import TYPE_CHECKING, NoReturn
-
 from svmcvx.datasets.loading import BUILT_IN, ENVIRONMENT_VARIABLE, load
 from svmcvx.datasets.registry import (
     Dataset,
@@ -13,7 +11,6 @@ from svmcvx.datasets.registry import (
     known_sets,
     paper_tables,
 )
-from svmcvx.errors import no_attribute
 
 __all__ = [
     "BUILT_IN",
@@ -26,8 +23,3 @@ __all__ = [
     "load",
     "paper_tables",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_attribute(__name__, name, __all__)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import Features
+from svmcvx.data import Features, check_choice
 from svmcvx.errors import DataError
 
 REGISTRY = Path(__file__).with_name("registry.toml")
@@ -59,10 +59,7 @@ class Dataset:
         known = sorted(set(text))
         wanted = [str(label_text(np.asarray([label]))[0]) for label in (first, second)]
         for label in wanted:
-            if label not in known:
-                raise DataError(
-                    f"{self.name} has no class {label!r}; its classes are {', '.join(known)}"
-                )
+            check_choice(label, f"a class of {self.name}", known)
         rows = np.isin(text, wanted)
         return Dataset(
             f"{self.name}:{first}-{second}", self.X[rows], self.y[rows], self.feature_names

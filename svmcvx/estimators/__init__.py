@@ -1,8 +1,5 @@
 """scikit-learn estimators of the formulations, and certificates of models from scikit-learn."""
 
-from typing import TYPE_CHECKING, NoReturn
-
-from svmcvx.errors import no_attribute
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.certification import certify
 from svmcvx.estimators.conic_loss import ConicSVMClassifier
@@ -24,8 +21,3 @@ __all__ = [
     "ZeroOneSVMClassifier",
     "certify",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_attribute(__name__, name, __all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
@@ -41,6 +41,7 @@ from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVs
 from svmcvx.proofs import Statement
 from svmcvx.row_blocks import (
     ClassPartition,
+    Piece,
     in_blocks,
     label_counts,
     labelled_pieces,
@@ -267,20 +268,24 @@ class CertifiedClassifier(_Fitted):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on data, weighted if weights are passed."""
+        pieces: Iterable[Piece] = [Piece(X, y, sample_weight)]
         if not isinstance(X, np.ndarray) and in_blocks(X):
-            return self._score_blocks(X, y, sample_weight)
-        predicted = np.asarray(self.predict(X))
-        labels = as_array(y, "y")
-        labels = labels.ravel() if labels.shape == (predicted.size, 1) else labels
-        if labels.shape != predicted.shape:
-            raise DataError(
-                f"y must hold one label for each of the {predicted.size} rows of X, got shape"
-                f" {labels.shape}"
-            )
-        weight = None if sample_weight is None else check_weights(sample_weight, predicted.size)
-        if weight is not None and not weight.any():
+            pieces = (piece for piece in labelled_pieces(X, y, sample_weight) if piece.X.shape[0])
+        hit = total = 0.0
+        for rows, given, weights in pieces:
+            predicted = np.asarray(self.predict(rows))
+            labels = as_array(given, "y")
+            labels = labels.ravel() if labels.shape == (predicted.size, 1) else labels
+            if labels.shape != predicted.shape:
+                raise DataError(
+                    f"y must hold one label for each of the {predicted.size} rows of X, got shape"
+                    f" {labels.shape}"
+                )
+            weight = check_weights(weights, predicted.size)
+            hit, total = hit + float(weight[predicted == labels].sum()), total + float(weight.sum())
+        if not total:
             raise DataError("sample_weight must not be zero everywhere")
-        return float(np.average(predicted == labels, weights=weight))
+        return hit / total
 
     def guarantee(self, X: Any, y: Any) -> Guarantee:
         """Compute the ``guarantee_`` of every optimal machine, for the next two methods."""
@@ -308,20 +313,6 @@ class CertifiedClassifier(_Fitted):
         check_choice(metric, "metric", METRICS)
         found: Interval = getattr(self._current_guarantee(), metric)(T, y)
         return found
-
-    def _score_blocks(self, X: Any, y: Any, sample_weight: Any) -> float:
-        hit = total = 0.0
-        for piece in labelled_pieces(X, y, sample_weight):
-            if not piece.X.shape[0]:
-                continue
-            right = np.asarray(self.predict(piece.X)) == piece.y
-            weight = np.ones(right.size)
-            if piece.weight is not None:
-                weight = check_weights(piece.weight, right.size)
-            hit, total = hit + float(weight[right].sum()), total + float(weight.sum())
-        if not total:
-            raise DataError("sample_weight must not be zero everywhere")
-        return hit / total
 
     def _training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """Validate training data, and remember their columns."""

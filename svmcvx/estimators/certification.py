@@ -24,7 +24,6 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from svmcvx import fast
-from svmcvx.arguments import what_was_meant
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate, SolverBound, check
@@ -33,12 +32,13 @@ from svmcvx.data import (
     CodedLabels,
     Features,
     binary_data,
+    check_choice,
     check_features,
     check_labels,
     check_weights,
     multiclass_data,
 )
-from svmcvx.errors import BuildError, DataError, NotCertified, did_you_mean
+from svmcvx.errors import BuildError, DataError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import keys, parts, restricted
 from svmcvx.estimators.model_files import NO_ROWS, as_numbers, of_arrays, read_text_model
@@ -442,19 +442,8 @@ def _problem_named(
     faces = {name: one.estimator for name, one in CATALOGUE.items() if one.estimator is not None}
     several = faces.pop("multiclass")
     name = str(problem).replace("-", "_").lower()
-    if name not in faces and name not in MACHINES:
-        known = sorted({*faces, *MACHINES})
-        raise DataError(
-            f"problem must be one of {', '.join(map(repr, known))}, or an estimator of this"
-            f" package, got {problem!r}{did_you_mean(name, known)}"
-        )
+    check_choice(name, "problem", sorted({*faces, *MACHINES}))
     made = faces[name].load()() if name in faces else several.load()(loss=name)
-    parameters = sorted(made.get_params())
-    if wrong := [key for key in hyperparameters if key not in parameters]:
-        raise DataError(
-            f"the problem {name!r} has no hyper-parameter"
-            f" {', '.join(map(repr, wrong))}{what_was_meant(wrong[0], parameters)}"
-        )
     estimator: CertifiedClassifier = made.set_params(**hyperparameters)
     return estimator
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from svmcvx.arrays import Floats
-from svmcvx.data import Features, check_features
+from svmcvx.data import Features, check_choice, check_features
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, Linear, as_kernel
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
@@ -140,11 +140,7 @@ def read_text_model(path: str | os.PathLike[str], X: Features) -> list[TextModel
 
 
 def _libsvm(header: dict[str, list[str]], lines: list[str], X: Features) -> Iterator[TextModel]:
-    if header["svm_type"] not in (["c_svc"], ["nu_svc"]):
-        raise DataError(
-            f"the file has a model of type {header['svm_type'][0]}; those of c_svc and nu_svc"
-            " classify"
-        )
+    check_choice(header["svm_type"][0], "svm_type", ("c_svc", "nu_svc"))
     labels, rho = np.array(header["label"], dtype=int), np.array(header["rho"], dtype=float)
     first = np.cumsum([0, *map(int, header["nr_sv"])])
     if len(lines) != first[-1]:
@@ -168,12 +164,7 @@ def _libsvm(header: dict[str, list[str]], lines: list[str], X: Features) -> Iter
 
 
 def _kernel(header: dict[str, list[str]]) -> Kernel:
-    kind = header["kernel_type"][0]
-    if kind not in KERNELS:
-        raise DataError(
-            f"the file has a {kind} kernel; those that can be read are linear, polynomial, rbf and"
-            " sigmoid"
-        )
+    kind = check_choice(header["kernel_type"][0], "kernel_type", tuple(KERNELS))
     number = {name: float(header[name][0]) for name in ("gamma", "coef0") if name in header}
     degree = int(header.get("degree", ["3"])[0])
     return as_kernel(KERNELS[kind], degree=degree, **number) or Linear()
@@ -181,12 +172,8 @@ def _kernel(header: dict[str, list[str]]) -> Kernel:
 
 def _liblinear(header: dict[str, list[str]], lines: list[str], X: Features) -> Iterator[TextModel]:
     """Yield the machine of two classes, each class's against the rest, or one of all classes."""
-    kind, bias = header["solver_type"][0], float(header["bias"][0])
-    if kind not in CLASSIFIERS:
-        raise DataError(
-            f"the file has a model of type {kind}; those that can be read are"
-            f" {', '.join(CLASSIFIERS)}"
-        )
+    kind = check_choice(header["solver_type"][0], "solver_type", CLASSIFIERS)
+    bias = float(header["bias"][0])
     W, d = np.array([line.split() for line in lines], dtype=float), int(header["nr_feature"][0])
     if W.shape[0] != d + (bias >= 0):
         raise DataError(

@@ -8,48 +8,38 @@ from typing import TYPE_CHECKING, Any
 from svmcvx.errors import no_attribute
 
 if TYPE_CHECKING:
-    from svmcvx.experiments.certified_selection import CertifiedSelection, certified_select
-    from svmcvx.experiments.comparison import compare
-    from svmcvx.experiments.paths import CertifiedPath, certified_path
-    from svmcvx.experiments.results import Study
-    from svmcvx.experiments.selection import Selection, select
-    from svmcvx.experiments.specifications import parse_models
-    from svmcvx.experiments.statistics import mcnemar
-    from svmcvx.experiments.studies import Split, study
+    from svmcvx.experiments.certified_selection import CertifiedSelection as CertifiedSelection
+    from svmcvx.experiments.certified_selection import certified_select as certified_select
+    from svmcvx.experiments.comparison import Split as Split
+    from svmcvx.experiments.comparison import compare as compare
+    from svmcvx.experiments.paths import CertifiedPath as CertifiedPath
+    from svmcvx.experiments.paths import certified_path as certified_path
+    from svmcvx.experiments.results import Study as Study
+    from svmcvx.experiments.selection import Selection as Selection
+    from svmcvx.experiments.selection import select as select
+    from svmcvx.experiments.specifications import parse_models as parse_models
+    from svmcvx.experiments.statistics import mcnemar as mcnemar
+    from svmcvx.experiments.studies import study as study
 
-__all__ = [
-    "CertifiedPath",
-    "CertifiedSelection",
-    "Selection",
-    "Split",
-    "Study",
-    "certified_path",
-    "certified_select",
-    "compare",
-    "mcnemar",
-    "parse_models",
-    "select",
-    "study",
-]
-
-# Modules by their names, imported at first use: the command line reads the names of models without
+# Names by their modules, imported at first use: the command line reads the names of models without
 # scikit-learn.
-_LAZY = {
-    "comparison": ("compare",),
-    "paths": ("CertifiedPath", "certified_path"),
-    "certified_selection": ("CertifiedSelection", "certified_select"),
-    "results": ("Study",),
-    "selection": ("Selection", "select"),
-    "specifications": ("parse_models",),
-    "statistics": ("mcnemar",),
-    "studies": ("Split", "study"),
+_NAMES = {
+    "certified_selection": "CertifiedSelection certified_select",
+    "comparison": "Split compare",
+    "paths": "CertifiedPath certified_path",
+    "results": "Study",
+    "selection": "Selection select",
+    "specifications": "parse_models",
+    "statistics": "mcnemar",
+    "studies": "study",
 }
+_LAZY = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_LAZY)
 
 
 def __getattr__(name: str) -> Any:
-    module = next((module for module, names in _LAZY.items() if name in names), None)
-    if module is None:
+    if name not in _LAZY:
         raise no_attribute(__name__, name, __all__)
-    value = getattr(import_module(f"svmcvx.experiments.{module}"), name)
+    value = getattr(import_module(f"svmcvx.experiments.{_LAZY[name]}"), name)
     globals()[name] = value
     return value

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 import svmcvx
 from svmcvx.certificate import relative_gap
@@ -35,6 +35,60 @@ Rows: TypeAlias = NDArray[np.intp]
 # The columns before those of the metrics, and after those of the intervals.
 FIRST = ("model", "solver", "status", "lower", "upper", "gap", "certified", "train_accuracy")
 LAST = ("n_support", "seconds", "conventions", "note")
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the observations of a data set are parted into training and test parts.
+
+    Parameters
+    ----------
+    test_size : float
+        Share of the test part, 0.3 by default; without effect if there are folds.
+    folds : int, optional
+        Parts of a cross-validation, each of which is the test part once.
+    stratify : bool
+        Keep the shares of the classes; True by default.
+    """
+
+    test_size: float = 0.3
+    folds: int | None = None
+    stratify: bool = True
+
+    def __post_init__(self) -> None:
+        check_number(self.test_size, "test_size", "(0, 1)")
+        if self.folds is not None:
+            check_whole(self.folds, "folds", 2)
+
+    def parts(self, y: NDArray[Any], seed: int) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the rows of the training and the test part, once or once a fold.
+
+        Raises
+        ------
+        DataError
+            If a class has too few observations.
+        """
+        rows, strata = np.arange(y.size), y if self.stratify else None
+        try:
+            if self.folds is None:
+                size, seeded = self.test_size, {"random_state": seed, "stratify": strata}
+                yield tuple(train_test_split(rows, test_size=size, **seeded))
+                return
+            least = np.unique(y, return_counts=True)[1].min()
+            if self.stratify and least < self.folds:
+                # scikit-learn warns only, and leaves folds without the class.
+                raise ValueError(f"a class has {least} observations for {self.folds} folds")
+            kind = StratifiedKFold if self.stratify else KFold
+            yield from kind(self.folds, shuffle=True, random_state=seed).split(rows, y)
+        except ValueError as error:
+            raise DataError(
+                f"the split cannot be made ({error}); change it, leave out small classes, or, in a"
+                " study, set stratify to False"
+            ) from None
+
+    def __str__(self) -> str:
+        kind = f"{self.folds} folds" if self.folds is not None else f"test share {self.test_size:g}"
+        return f"{kind}, {'stratified' if self.stratify else 'not stratified'}"
 
 
 @dataclass(frozen=True)
@@ -246,7 +300,8 @@ class Comparison:
             fit.prepares_itself(m) for _, m in self.named
         ):
             raise numbers
-        split = self._split()
+        rows = np.arange(labels.size)
+        split = next(Split(self.split).parts(labels, self.seed)) if self.split else (rows, rows[:0])
         prepared = self.data.prepared(self.scale, self.missing, split[0])
         # The parts of models that are no pipelines.
         part = fit.part_of(None, prepared, labels, *split)
@@ -265,28 +320,6 @@ class Comparison:
         asked = self.metrics if self.guarantee else ()
         undecided = ["undecided"] if self.guarantee else []
         self._columns = [*FIRST, *self.metrics, *fit.ends_of(asked), *undecided, *LAST]
-
-    def _split(self) -> tuple[Any, Any]:
-        codes, classes = self.data.codes, self.data.classes
-        rows = np.arange(codes.size)
-        if not self.split > 0:
-            return rows, rows[:0]
-        alone = np.flatnonzero(np.bincount(codes) == 1)
-        if alone.size:
-            raise DataError(
-                f"the data have {classes.size} classes, of which {alone.size} have a single"
-                f" observation, such as {classes[alone[0]]}, which no split can share; leave them"
-                " out, or name another column where this is not that of the labels"
-            )
-        try:
-            parts = train_test_split(
-                rows, test_size=self.split, random_state=self.seed, stratify=codes
-            )
-        except ValueError as error:
-            raise DataError(
-                f"split={self.split} leaves a class without observations ({error}); change it"
-            ) from None
-        return tuple(parts)
 
     def _key(self, name: str, model: Any) -> str:
         if self.store is None:

@@ -31,7 +31,7 @@ from sklearn.utils import _safe_indexing, get_tags
 
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate
-from svmcvx.data import Features, as_array, check_features, check_labels
+from svmcvx.data import Features, as_array, check_choice, check_features, check_labels
 from svmcvx.datasets.files import write_npz
 from svmcvx.datasets.registry import content_digest, missing_counts
 from svmcvx.display import listed
@@ -250,12 +250,7 @@ def ends_of(metrics: Sequence[str], suffixes: Sequence[str] = ("",)) -> list[str
 
 def check_interval(scoring: Any) -> str:
     """Return the name of a score of which there are intervals; None is the accuracy."""
-    if scoring is not None and scoring not in INTERVALS:
-        raise DataError(
-            f"guarantee needs scoring among {', '.join(map(repr, INTERVALS))}, of which there are"
-            f" intervals, got {scoring!r}"
-        )
-    return scoring or "accuracy"
+    return check_choice(scoring or "accuracy", "scoring with guarantee", tuple(INTERVALS))
 
 
 def last_step(fitted: Any) -> Any:
@@ -389,11 +384,11 @@ def certified(
         certificate = max(found.values(), key=lambda certificate: certificate.gap)
         alone = row | {"n_support": support if len(found) == 1 else None}
         listing = [
-            _certificate(one, tol, classes=_classes(key), kind=one.kind, **alone)
+            certificate_row(one, tol, classes=_classes(key), kind=one.kind, **alone)
             for key, one in found.items()
         ]
         notes = []
-    row |= _certificate(certificate, tol)
+    row |= certificate_row(certificate, tol)
     if details:
         row["certificates"] = listing
         if len(listing) > 1:
@@ -401,7 +396,7 @@ def certified(
     return row | {"note": "; ".join(notes)}
 
 
-def _certificate(certificate: Certificate, tol: float, **facts: Any) -> Row:
+def certificate_row(certificate: Certificate, tol: float, **facts: Any) -> Row:
     """Return the interval of one binary machine, and other facts, as plain values."""
     ends = {"lower": certificate.lower, "upper": certificate.upper, "gap": certificate.gap}
     return {**facts, **ends, "certified": certificate.is_certified(tol)}
@@ -433,7 +428,7 @@ def certificates(solution: Solution, tol: float) -> list[Row]:
     """Return the certificates of a solution as plain values: one for each binary machine."""
     parts = solution.parts or {tuple(solution.model.classes.tolist()): solution}
     return [
-        _certificate(
+        certificate_row(
             one.certificate,
             tol,
             classes=_classes(key),

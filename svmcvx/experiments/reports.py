@@ -7,7 +7,6 @@ from __future__ import annotations
 import io
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,8 +20,9 @@ import pandas as pd
 import psutil
 
 import svmcvx
+from svmcvx.display import CELL
 from svmcvx.errors import missing_extra
-from svmcvx.experiments.tables import ONE_CLASS_MARK, texts, written
+from svmcvx.experiments.tables import ONE_CLASS_MARK, table_html, written
 from svmcvx.plot.style import class_colours, drawing_axes
 
 if TYPE_CHECKING:
@@ -37,12 +37,9 @@ h2 { margin-top: 2.6rem; padding-top: .6rem; border-top: 1px solid #d9dee4; }
 p { max-width: 46rem; }
 .note, figcaption, dt { color: #5b6775; font-size: .9rem; }
 .warning { border-left: 4px solid #a5402a; padding: .3rem .8rem; }
-.wide, figure { overflow-x: auto; margin: .4rem 0 1rem; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #d9dee4; }
-td { white-space: nowrap; max-width: 30rem; }
-th:first-child, td:first-child, .words { text-align: left; white-space: normal; }
-.best { font-weight: 700; background: #e9f0f8; }
+figure { overflow-x: auto; margin: .4rem 0 1rem; }
+table { font-size: .875rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem; text-align: left; border-bottom: 1px solid #d9dee4; }
 figure svg { width: 100%; min-width: 38rem; max-width: 56rem; height: auto; }
 dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .1rem 1rem; }
 dd { margin: 0; }
@@ -71,7 +68,7 @@ ON_A_SET: Final = (
 
 def check_report() -> None:
     """Raise if a report cannot be made here, before anything is computed."""
-    for module in ("jinja2", "matplotlib", "scikit_posthocs"):
+    for module in ("matplotlib", "scikit_posthocs"):
         if find_spec(module) is None:
             raise missing_extra(module, "study")
 
@@ -131,9 +128,8 @@ def _sections(study: Any) -> Iterator[str]:
     yield from (f'<p class="warning">{escape(text)}</p>' for text in warned)
     yield "<h2>Scores</h2>"
     for metric in study.metrics:
-        best = study.leaders(metric).reset_index(names="data set").eq(True)
         note = " ".join((SCORES, *study.notes()))
-        yield _table(metric, note, study.table(metric), best=best)
+        yield _table(metric, note, study.table(metric), study.leaders(metric))
     if len(study.models) > 1:
         yield "<h2>Over the data sets</h2>"
         for metric in study.metrics:
@@ -187,21 +183,10 @@ def _figure(picture: str, caption: str) -> str:
 
 
 def _table(title: str, note: str, frame: pd.DataFrame, best: pd.DataFrame | None = None) -> str:
-    """Return a table as HTML; an index of data sets is its first column."""
-    if frame.index.name == "dataset":
-        frame = frame.reset_index(names="data set")
-    cells = texts(frame)
-    number = re.compile(r"[\[<−-]? ?\d.*|inf|[✓✗–]|")
-    classes = cells.map(lambda cell: "" if number.fullmatch(cell) else "words")
-    if best is not None:
-        marked = best.reindex(index=cells.index, columns=cells.columns, fill_value=False)
-        classes = classes.mask(marked, "best")
-    styler = cells.style.format(escape="html").format_index(escape="html", axis=1)
-    html = styler.hide(axis="index").set_td_classes(classes).to_html(table_uuid=escape(title))
     said = f'<p class="note">{escape(note)}</p>' if note else ""
-    # The page has the style.
-    table = html[html.index("<table") :]
-    return f'<h3>{escape(title)}</h3>{said}<div class="wide">{table}</div>'
+    # The page has the style of cells.
+    table = table_html(frame, bold=best, most=len(frame)).replace(CELL, "")
+    return f"<h3>{escape(title)}</h3>{said}{table}"
 
 
 # Figures

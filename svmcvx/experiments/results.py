@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from svmcvx.data import check_number
+from svmcvx.data import check_choice, check_number
 from svmcvx.display import MISSING, check_mark, html_block, html_fields
 from svmcvx.errors import DataError
 from svmcvx.experiments import statistics, tables
@@ -146,9 +146,7 @@ class Study:
     # Tables
 
     def _metric(self, metric: str | None) -> str:
-        if metric is not None and metric not in self.metrics:
-            raise DataError(f"metric must be one of {', '.join(self.metrics)}, got {metric!r}")
-        return str(self.metrics[0] if metric is None else metric)
+        return check_choice(self.metrics[0] if metric is None else metric, "metric", self.metrics)
 
     def _by_set(self, column: pd.Series, how: Any, rows: Any = None) -> pd.DataFrame:
         """Aggregate a column by data set and model, in their orders."""
@@ -199,8 +197,7 @@ class Study:
             raise DataError(
                 "this study has no scores of every optimal machine; pass guarantee=True to study"
             )
-        if name not in INTERVALS:
-            raise DataError(f"there are intervals of {', '.join(INTERVALS)}, not of {name}")
+        check_choice(name, "metric with intervals", tuple(INTERVALS))
         low, high = (self._scores(f"{name}_{end}", "mean") for end in ("lower", "upper"))
         return low.combine(
             high, lambda a, b: pd.Series(map(tables.interval_text, a, b), index=a.index)
@@ -263,24 +260,6 @@ class Study:
         columns = ["dataset", "model", "repeat", "fold", "note"]
         return self.frame.loc[self.frame["status"] == FAILED, columns]
 
-    def contents(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        return {
-            "complete": self.complete,
-            "data": self.data_facts(),
-            "protocol": self.protocol,
-            "models": self.model_lines,
-            "grids": self.grids,
-            "left_out": self.left_out,
-            "reused": self.reused,
-            "rows": self.frame.to_dict("records"),
-        }
-
-    def data_facts(self) -> list[dict[str, Any]]:
-        """Return size, split and digest of each data set."""
-        facts: list[Any] = self.datasets.to_dict("records")
-        return facts
-
     # Tests
 
     def paired(self, metric: str | None = None) -> pd.DataFrame:
@@ -322,10 +301,9 @@ class Study:
     def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
         """Compare every pair of models over the data sets, by the signed-rank test of means."""
         mean = self.mean(metric)
-        if control is not None and control not in self.models:
-            raise DataError(f"control must be one of {', '.join(self.models)}, got {control!r}")
         pairs = list(combinations(self.models, 2))
         if control is not None:
+            check_choice(control, "control", self.models)
             pairs = [(name, control) for name in self.models if name != control]
         rows = []
         for first, second in pairs:
@@ -350,10 +328,6 @@ class Study:
         return statistics.friedman(self.mean(metric), alpha)
 
     # Files
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write all rows, whole or not at all."""
-        tables.written(self.frame.to_csv(index=False), path)
 
     def to_latex(
         self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3

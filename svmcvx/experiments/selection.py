@@ -235,7 +235,7 @@ class Selection(pd.DataFrame):
     def _repr_html_(self) -> str:
         whole = pd.DataFrame(self)
         names = [name for name in whole if str(name).startswith("param_") or name in SHOWN]
-        best = [] if self.best_index_ is None else [self.best_index_]
+        best = pd.DataFrame(dict.fromkeys(names, whole.index == self.best_index_))
         state = "" if self.complete else ", not complete"
         title = f"{len(whole)} settings{state}; the best is bold"
         return table_html(whole[names], title, bold=best)

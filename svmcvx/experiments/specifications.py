@@ -9,7 +9,7 @@ import numpy as np
 
 from svmcvx.catalogue import CATALOGUE, Estimator
 from svmcvx.data import check_choice
-from svmcvx.errors import DataError, did_you_mean
+from svmcvx.errors import DataError
 
 # The estimators by their names on the command line.
 MODELS: dict[str, Estimator] = {
@@ -68,12 +68,7 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
         if "=" in head:
             settings = [head, *settings]
         else:
-            name = head.replace("_", "-")
-            if name not in MODELS:
-                raise DataError(
-                    f"models names {name!r}{did_you_mean(name, MODELS)}; known are"
-                    f" {', '.join(MODELS)}"
-                )
+            name = check_choice(head.replace("_", "-"), "a name in models", tuple(MODELS))
             read.append((name, {}))
         if not read:
             raise DataError(

@@ -344,9 +344,11 @@ def collected(
     done = sum(key in rows for task in tasks for key in task.keys)
     if done < size:
         why = "the time limit passed" if current().passed() else "interrupted"
-        advice = "" if path is not None else "; pass a file as store to go on from there next time"
-        count = f"{done} of {size} {what}: the result holds these"
-        warnings.warn(f"{why} after {count}{advice}", stacklevel=3)
+        advice = "pass store='rows.sqlite' to go on from there next time"
+        advice = advice if path is None else "the same call goes on from there"
+        warnings.warn(
+            f"{why} after {done} of {size} {what}: the result holds these; {advice}", stacklevel=3
+        )
     return rows, reused, done == size
 
 

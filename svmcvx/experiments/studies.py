@@ -4,80 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
-from svmcvx.data import Features, check_number, check_time_limit, check_whole
+from svmcvx.data import Features, check_choice, check_time_limit
 from svmcvx.datasets import Dataset, load
-from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.experiments import fit
-from svmcvx.experiments.comparison import Models, Protocol, Rows, Task, named_models
+from svmcvx.experiments.comparison import Models, Protocol, Rows, Split, Task, named_models
 from svmcvx.experiments.results import Study
 from svmcvx.experiments.selection import parameter_of
 from svmcvx.experiments.store import FAILED, Row, collected, fingerprint, plain
 from svmcvx.system.deadline import time_limited
-
-# The protocol
-
-
-@dataclass(frozen=True)
-class Split:
-    """How the observations of a data set are parted into training and test parts.
-
-    Parameters
-    ----------
-    test_size : float
-        Share of the test part, 0.3 by default; without effect if there are folds.
-    folds : int, optional
-        Parts of a cross-validation, each of which is the test part once.
-    stratify : bool
-        Keep the shares of the classes; True by default.
-    """
-
-    test_size: float = 0.3
-    folds: int | None = None
-    stratify: bool = True
-
-    def __post_init__(self) -> None:
-        check_number(self.test_size, "test_size", "(0, 1)")
-        if self.folds is not None:
-            check_whole(self.folds, "folds", 2)
-
-    def parts(self, y: NDArray[Any], seed: int) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the rows of the training and the test part, once or once a fold.
-
-        Raises
-        ------
-        DataError
-            If a class has too few observations.
-        """
-        rows, strata = np.arange(y.size), y if self.stratify else None
-        try:
-            if self.folds is None:
-                size, seeded = self.test_size, {"random_state": seed, "stratify": strata}
-                yield tuple(train_test_split(rows, test_size=size, **seeded))
-                return
-            least = np.unique(y, return_counts=True)[1].min()
-            if self.stratify and least < self.folds:
-                # scikit-learn warns only, and leaves folds without the class.
-                raise ValueError(f"a class has {least} observations for {self.folds} folds")
-            kind = StratifiedKFold if self.stratify else KFold
-            yield from kind(self.folds, shuffle=True, random_state=seed).split(rows, y)
-        except ValueError as error:
-            raise DataError(
-                f"the split cannot be made ({error}); change it, or set stratify to False"
-            ) from None
-
-    def __str__(self) -> str:
-        kind = f"{self.folds} folds" if self.folds is not None else f"test share {self.test_size:g}"
-        return f"{kind}, {'stratified' if self.stratify else 'not stratified'}"
 
 
 def as_split(value: Any) -> Split:
@@ -98,8 +41,8 @@ def as_split(value: Any) -> Split:
     return Split(folds=value) if isinstance(value, int) else Split(test_size=value)
 
 
-def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
-    """Return a model behind its preparation by the training part, and the parameters' prefix."""
+def piped(model: Any, protocol: Protocol, *, sparse: bool) -> Any:
+    """Return a model behind its preparation by the training part."""
     steps = [
         ("impute", None if sparse else fit.imputer(protocol.missing)),
         ("scale", fit.scaler(protocol.scale, sparse=sparse)),
@@ -107,8 +50,8 @@ def piped(model: Any, protocol: Protocol, *, sparse: bool) -> tuple[Any, str]:
     steps = [step for step in steps if step[1] is not None]
     whole = protocol.scale_by == "all" or fit.prepares_itself(model) or fit.is_pairwise(model)
     if whole or not steps:
-        return clone(model), ""
-    return Pipeline([*steps, ("model", clone(model))]), "model__"
+        return clone(model)
+    return Pipeline([*steps, ("model", clone(model))])
 
 
 def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
@@ -121,23 +64,18 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
         )
     names = [name for name, _ in models]
     if tune and all(_is_grid(value) for value in tune.values()):
-        strange = sorted(set(tune) - set(names))
-        if strange:
-            raise DataError(
-                f"tune names {', '.join(map(repr, strange))}; the models are {', '.join(names)}"
-            )
-        return {name: grid for name, grid in tune.items() if grid}
+        return {
+            check_choice(name, "a model of tune", names): grid
+            for name, grid in tune.items()
+            if grid
+        }
     found = {
-        name: {full: values for key, values in tune.items() if (full := parameter_of(model, key))}
+        name: {key: list(values) for key, values in tune.items() if parameter_of(model, key)}
         for name, model in models
     }
-    unused = sorted(key for key in tune if not any(parameter_of(m, key) for _, m in models))
-    if unused:
-        there = sorted({name for _, model in models for name in model.get_params()})
-        raise DataError(
-            f"tune has {', '.join(map(repr, unused))}, which no model has as a"
-            f" parameter{did_you_mean(unused[0], there)}"
-        )
+    there = sorted({name for _, model in models for name in model.get_params()})
+    for key in tune.keys() - {key for grid in found.values() for key in grid}:
+        check_choice(key, "a parameter of tune", there)
     return {name: grid for name, grid in found.items() if grid}
 
 
@@ -270,8 +208,8 @@ def study(
     folder = None if proofs is None else Path(proofs)
     tables = any(fit.prepares_itself(model) for _, model in named)
     sets, left_out = _loaded(datasets, data_dir, protocol, splits, tables=tables)
-    if strange := sorted(set(splits) - set(sets) - set(left_out) - {"default"}):
-        raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
+    for name in splits:
+        check_choice(name, "a data set of split", ("default", *sets, *left_out))
     work = tasks = list(_tasks(named, sets, tuned, protocol, folder))
     if store is not None:
         # Each process shuffles the tasks of a repeat differently: several processes on one store
@@ -387,8 +325,8 @@ def _tasks(
         for dataset, one in sets.items():
             for fold, split in enumerate(one.parts[repeat]):
                 for name, model in named:
-                    estimator, prefix = piped(model, protocol, sparse=one.data.sparse)
-                    grid = _prefixed(tuned.get(name), prefix)
+                    estimator = piped(model, protocol, sparse=one.data.sparse)
+                    grid = tuned.get(name)
                     parts = (estimator, grid, settings, one.data.digest_for(model), *split)
                     key = fingerprint("study", *parts)
                     names = {"dataset": dataset, "model": name, "repeat": repeat, "fold": fold}
@@ -400,9 +338,3 @@ def _tasks(
                     yield Task(
                         names, estimator, grid, *seen, *split, protocol, (key,), proofs, place
                     )
-
-
-def _prefixed(grid: Any, prefix: str) -> Any:
-    if isinstance(grid, Mapping):
-        return {f"{prefix}{name}": list(values) for name, values in grid.items()}
-    return None if grid is None else [_prefixed(part, prefix) for part in grid]

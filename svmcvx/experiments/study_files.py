@@ -11,11 +11,13 @@ from typing import Any, Final
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.discovery import all_estimators
 
+from svmcvx.data import check_choice
 from svmcvx.datasets import load
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.experiments.comparison import Split
 from svmcvx.experiments.specifications import MODELS, spaced
-from svmcvx.experiments.studies import Split, as_split
+from svmcvx.experiments.studies import as_split
 
 # Arguments of study that a file sets as they are, by their types.
 PLAIN: Final[dict[str, tuple[type, ...]]] = {
@@ -44,7 +46,7 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
 
 
 def _arguments(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    _known(content, sorted([*PLAIN, *OTHERS]), "it")
+    _known(content, sorted([*PLAIN, *OTHERS]), "the file")
     for name in ("models", "datasets"):
         if not content.get(name):
             raise DataError(f"{name} are missing; a study needs some")
@@ -72,9 +74,10 @@ def _arguments(content: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _known(table: Any, names: Sequence[str], what: str) -> None:
-    if not isinstance(table, dict) or (strange := sorted(set(table) - set(names))):
-        got = ", ".join(map(repr, strange)) if isinstance(table, dict) else repr(table)
-        raise DataError(f"{what} has {got}; known are {', '.join(names)}")
+    if not isinstance(table, dict):
+        raise DataError(f"{what} must be a table, got {table!r}")
+    for name in table:
+        check_choice(name, f"a key of {what}", names)
 
 
 def _strings(value: Any, what: str) -> tuple[str, ...]:
@@ -138,8 +141,8 @@ def _models(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             raise DataError(f"the model {name} cannot be made ({error})") from None
         if grid:
             tuned[name] = _grid(grid, f"{name}.tune")
-            if strange := sorted(set(tuned[name]) - set(models[name].get_params())):
-                raise DataError(f"{name} has no parameter {', '.join(strange)} to tune")
+            for key in tuned[name]:
+                check_choice(key, f"a parameter of {name}", tuple(models[name].get_params()))
             _check_values(models[name], tuned[name])
     return models, tuned
 

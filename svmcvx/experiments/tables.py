@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from svmcvx import display
-from svmcvx.data import check_whole
-from svmcvx.errors import DataError, did_you_mean
+from svmcvx.data import check_choice, check_whole
 from svmcvx.experiments.fit import INTERVALS
 from svmcvx.system.files import atomic_write
 
@@ -117,7 +116,7 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
         if isinstance(value, Mapping):
             return display.settings(value)
         if isinstance(value, list):
-            return " or ".join(map(text, value))
+            return (" or " if isinstance(value[0], Mapping) else ", ").join(map(text, value))
         if isinstance(value, float) and share:
             return f"{value:.{decimals}f}"
         return display.number(value, decimals + 2)
@@ -157,24 +156,28 @@ def written(text: str, path: str | os.PathLike[str] | None) -> str:
     return text
 
 
-def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()) -> str:
-    """Return the first 60 rows of a table as HTML."""
-    head = table.head(60)
+def table_html(
+    table: pd.DataFrame, title: str = "", *, bold: pd.DataFrame | None = None, most: int = 60
+) -> str:
+    """Return the first rows of a table as HTML; `bold` says which cells are bold."""
+    head = table.head(most)
     shown = texts(head)
-    words = [name for name in shown if name not in head or _is_text(head[name])]
+    bold = pd.DataFrame() if bold is None else bold
+    bold = bold.reindex(index=shown.index, columns=shown.columns, fill_value=False)
+    words = [name for name in shown if name not in head or is_words(head[name])]
     if not isinstance(table.index, pd.RangeIndex):
         shown = shown.reset_index(names=[table.index.name or ""])
         words.append(shown.columns[0])
+        bold.insert(0, words[-1], False)
     left = [k for k, name in enumerate(shown) if name in words]
     more = len(table) - len(shown)
     below = display.html_fields([("", f"{more} more rows; .to_html() writes all")]) if more else ""
-    rows = shown.to_numpy().tolist()
-    return display.html_block(
-        title, display.html_table([*map(str, shown)], rows, left=left, bold=bold), below
-    )
+    cells = {(i, j) for i, j in np.argwhere(bold.to_numpy(dtype=bool)).tolist()}
+    body = display.html_table([*map(str, shown)], shown.to_numpy().tolist(), left=left, bold=cells)
+    return display.html_block(title, body, below)
 
 
-def _is_text(column: pd.Series) -> bool:
+def is_words(column: pd.Series) -> bool:
     return any(isinstance(value, (str, Mapping, list)) for value in column)
 
 
@@ -223,18 +226,13 @@ def latex_frame(
     names = [str(name) for name in shown]
     if columns is not None:
         known = [*map(str, with_intervals(frame)), *map(str, frame)]
-        if strange := [name for name in columns if name not in known]:
-            raise DataError(
-                "columns must be among those of the table, got"
-                f" {strange[0]!r}{did_you_mean(strange[0], known)}; it has {', '.join(known)}"
-            )
-        names = [name for name in columns if name in names]
+        names = [name for name in columns if check_choice(name, "columns", known) in names]
     elif {"model", "upper", "train_accuracy"} <= {*frame}:
         behind = names[names.index("train_accuracy") + 1 : names.index("n_support")]
         metrics = [name for name in behind if not name.startswith(("exact_", "undecided"))]
         first, last = COMPARED[: COMPARED.index("*")], COMPARED[COMPARED.index("*") + 1 :]
         names = [name for name in (*first, *metrics, *last) if name in names]
-    left = [name not in frame or _is_text(frame[name]) for name in names]
+    left = [name not in frame or is_words(frame[name]) for name in names]
     return booktabs(
         [escaped(HEADINGS.get(name, name.replace("_", " "))) for name in names],
         [[latex_cell(cell) for cell in row] for row in shown[names].to_numpy().tolist()],

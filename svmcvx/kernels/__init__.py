@@ -1,8 +1,5 @@
 """Kernels: the functions, and the Gram matrices that they make."""
 
-from typing import TYPE_CHECKING, NoReturn
-
-from svmcvx.errors import no_attribute
 from svmcvx.kernels.functions import (
     RBF,
     CallableKernel,
@@ -38,8 +35,3 @@ __all__ = [
     "row_norms",
     "squared_distances",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_attribute(__name__, name, __all__)

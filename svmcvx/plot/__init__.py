@@ -1,8 +1,5 @@
 """Pictures of models (extra ``plot``); each function takes and returns a matplotlib ``Axes``."""
 
-from typing import TYPE_CHECKING, NoReturn
-
-from svmcvx.errors import no_attribute
 from svmcvx.plot.curves import (
     against_exponent,
     certified_path,
@@ -22,8 +19,3 @@ __all__ = [
     "margin_distribution",
     "pairwise_margins",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_attribute(__name__, name, __all__)

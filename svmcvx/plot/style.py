@@ -16,7 +16,6 @@ from svmcvx.errors import DataTypeError, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEGATIVE, POSITIVE = "#2277cc", "#dd5500"
 # In an order in which the first few are the furthest apart.
@@ -32,21 +31,6 @@ def drawing_axes(ax: Axes | None) -> Axes:
     except ImportError:
         raise missing_extra("matplotlib", "plot") from None
     return plt.subplots(figsize=(6.4, 4.8), layout="constrained")[1] if ax is None else ax
-
-
-def drawing_panels(
-    rows: int,
-    columns: int,
-    *,
-    size: tuple[float, float],
-    sharex: bool = False,
-    sharey: bool = False,
-) -> tuple[Figure, Any]:
-    """Return a new figure and `rows` × `columns` axes, each of a size in inches."""
-    figure: Any = drawing_axes(None).figure
-    figure.clear()
-    figure.set_size_inches(columns * size[0], rows * size[1])
-    return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
 
 
 def by_name(given: Any) -> Mapping[str, Any]:

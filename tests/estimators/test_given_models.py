@@ -137,14 +137,14 @@ def test_a_problem_that_was_solved_elsewhere():
     [
         (3, PROBLEM, "got int"),
         ((W, B), {"problem": "psvn"}, "did you mean 'psvm'"),
-        ((W, B), {"problem": "psvm", "kappa": 1.0}, "no hyper-parameter 'kappa'"),
+        ((W, B), {"problem": "psvm", "kappa": 1.0}, "no parameter 'kappa'"),
         ((W, B), {"problem": "psvm", "c": 1.0}, "'c': the weight is called C"),
         ((W, B), {"C": 1.0}, "C belong to a problem; name it"),
         ((W[:1], B), PROBLEM, r"shape \(1, 1\)"),
         ((np.array([np.nan, 1.0]), B), PROBLEM, "must be finite"),
         ({"weights": W}, PROBLEM, "must have coef or dual_coef"),
         ((W, B), {**PROBLEM, "classes": [0, 1]}, "classes of y in the order of the model"),
-        (FILES / "liblinear_logistic.model", PROBLEM, "a model of type L2R_LR"),
+        (FILES / "liblinear_logistic.model", PROBLEM, "solver_type must be one of .*got 'L2R_LR'"),
         (FILES / "data.csv", PROBLEM, "no model file"),
     ],
 )

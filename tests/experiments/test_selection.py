@@ -501,7 +501,7 @@ def test_what_every_optimal_machine_scores_on_the_folds():
         assert (table["mean_test_score_lower"] <= table["mean_test_score"] + 1e-12).all()
         assert (table["mean_test_score"] <= table["mean_test_score_upper"] + 1e-12).all()
         assert table.loc[table.best_index_, "may_be_best"]
-    with pytest.raises(sx.DataError, match="guarantee needs scoring among"):
+    with pytest.raises(sx.DataError, match="scoring with guarantee must be one of"):
         sx.select(model, {"C": VALUES}, X, Y, scoring="f1", guarantee=True)
     refused = sx.select(
         sx.ConicSVMClassifier(**FAST), {"lam": [0.1, 1.0]}, X, Y, cv=2, guarantee=True, refit=False

@@ -126,9 +126,9 @@ def test_tests_are_those_of_scipy(study):
     assert study.friedman().blocks == 3
     against = study.overall(control="ridge")[["first", "second"]]
     assert against.to_numpy().tolist() == [["hinge", "ridge"], ["squared", "ridge"]]
-    with pytest.raises(sx.DataError, match="control must be one of hinge, squared, ridge"):
+    with pytest.raises(sx.DataError, match="control must be one of 'hinge', 'squared', 'ridge'"):
         study.overall(control="forest")
-    with pytest.raises(sx.DataError, match="metric must be one of accuracy, balanced_accuracy"):
+    with pytest.raises(sx.DataError, match="metric must be one of 'accuracy', 'balanced_accuracy'"):
         study.mean("f1")
     assert study.paired()["reason"].ne("").all(), "three splits"
 
@@ -292,11 +292,17 @@ def test_models_that_predict_one_class_are_counted():
         ({"datasets": ["iris", "iris"]}, "names 'iris' twice"),
         ({"split": 1.5}, "test_size must be"),
         ({"split": "half"}, "split must be"),
-        ({"split": {"test": 0.3, "folds": 3}}, "split names folds, test"),
+        (
+            {"split": {"test": 0.3, "folds": 3}},
+            "a data set of split must be one of 'default', 'one', got 'test'",
+        ),
         ({"split": 26}, "a class has 25 observations for 26 folds"),
-        ({"tune": {"Q": [1.0]}}, "tune has 'Q', which no model has"),
-        ({"tune": {"nobody": {"C": [1.0]}}}, "tune names 'nobody'; the models are hinge"),
-        ({"tune": {"nobody": [{"C": [1.0]}, 2.0]}}, "tune has 'nobody', which no model has"),
+        ({"tune": {"Q": [1.0]}}, "a parameter of tune must be one of .*, got 'Q'"),
+        (
+            {"tune": {"nobody": {"C": [1.0]}}},
+            "a model of tune must be one of 'hinge'.* got 'nobody'",
+        ),
+        ({"tune": {"nobody": [{"C": [1.0]}, 2.0]}}, "a parameter of tune .* got 'nobody'"),
         ({"tune": [1.0]}, "tune must be a mapping"),
         ({"metrics": "speed"}, "metrics must hold names of scores"),
         ({"scale_by": "test"}, "scale_by must be one of"),
@@ -454,7 +460,7 @@ def test_ctrl_c_in_the_tuning_is_no_failure(monkeypatch):
         return original(self, *arguments)
 
     monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
-    with pytest.warns(UserWarning, match="interrupted after 1 of 6 tasks: .*pass a file as store"):
+    with pytest.warns(UserWarning, match="interrupted after 1 of 6 tasks: .*pass store='"):
         part = sx.study(
             {"hinge": MODELS["hinge"]}, {"one": SETS["one"]}, repeats=6, tune=TUNE, cv=2
         )
@@ -509,7 +515,7 @@ def test_a_dask_scheduler_by_its_address(tmp_path):
 
 
 def test_csv_and_latex(study, tmp_path):
-    study.to_csv(tmp_path / "rows.csv")
+    study.frame.to_csv(tmp_path / "rows.csv", index=False)
     read = pd.read_csv(tmp_path / "rows.csv")
     assert read["accuracy"].tolist() == study.frame["accuracy"].tolist()
     text = study.to_latex(tmp_path / "table.tex")
@@ -555,7 +561,7 @@ def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
     ):
         assert expected in text
     tables = re.findall(r"<table.*?</table>", text, flags=re.DOTALL)
-    assert max(table.count("<tr>") for table in tables) == len(study.frame) + 1
+    assert max(table.count("<tr ") for table in tables) == len(study.frame) + 1
     pictures = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     assert len(pictures) == 2
     for picture in pictures:
@@ -615,7 +621,7 @@ def test_a_study_written_down(file):
     ("old", "new", "message"),
     [
         ("repeats = 2", "repeats = 'two'", "repeats must be a int"),
-        ("repeats = 2", "repeat = 2", "has 'repeat'; known are .*repeats"),
+        ("repeats = 2", "repeat = 2", "a key of the file must be one of .*got 'repeat'; did you"),
         ("repeats = 2", "repeats = ", "cannot be read as TOML"),
         ("split = 0.4", "split = 'half'", "split must be"),
         ("folds = 2, stratify = false", "folds = 2, parts = 2", "cv must be a number, or a table"),
@@ -631,8 +637,8 @@ def test_a_study_written_down(file):
         ("C = 2.0", "class_weight = { a = 1.0 }", "class_weight of SVC must be"),
         ("C = 2.0", "tune = { kernel = ['rbf', 'folder'] }", "kernel of SVC must be"),
         ("{ low = 0.1, high = 10.0, number = 3 }", "{ low = 0.1 }", "have low, high and number"),
-        ("{ C = {", "{ Q = {", "hinge has no parameter Q"),
-        ('target = "label"', 'column = "label"', "a data set has 'column'; known are name"),
+        ("{ C = {", "{ Q = {", "a parameter of hinge must be one of .*got 'Q'"),
+        ('target = "label"', 'column = "label"', "a key of a data set must be .*got 'column'"),
         ('drop = ["a"]', "drop = 3", "drop of the data set 'mine' must be a list of strings"),
         ('"iris:versicolor-virginica"', '"mine"', "must have a name of its own, got 'mine'"),
         ("[models]", "[tune]\nC = [1.0]\n[models]", "has both a grid for all models"),
@@ -686,7 +692,6 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
     assert exact.loc["one", "hinge"] == f"{guaranteed.mean('accuracy').loc['one', 'hinge']:.4f}"
     assert (exact["ridge"] == "").all()
     assert r"\multicolumn{4}{l}{of every optimal machine" in guaranteed.to_latex(metric="accuracy")
-    pytest.importorskip("jinja2")
     guaranteed.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "accuracy of the optimal machines" in page
@@ -701,7 +706,7 @@ def test_guarantees_are_asked_for(study):
         study.exact()
     for keywords, message in (
         ({"guarantee": "all"}, "guarantee must be False, True or 'tuning'"),
-        ({"guarantee": "tuning", "scoring": "f1"}, "guarantee needs scoring among 'accuracy'"),
+        ({"guarantee": "tuning", "scoring": "f1"}, "scoring with guarantee must be one of"),
     ):
         with pytest.raises(sx.DataError, match=message):
             sx.study(MODELS, SETS, **keywords)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.papers.conic import HALF, METHODS
+from benchmarks.papers.drawings import drawing_panels
 from benchmarks.papers.result import Reproduction
-from svmcvx.plot.style import class_colours, drawing_panels
+from svmcvx.plot.style import class_colours
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.preprocessing import scale
 
+from benchmarks.papers.drawings import drawing_panels
 from benchmarks.papers.exhibits import m3svm_by_adam
 from benchmarks.papers.m3svm import (
     ADVISED,
@@ -21,7 +22,7 @@ from benchmarks.papers.result import Reproduction
 from svmcvx.datasets import load
 from svmcvx.fast.several_classes.solvers import m3svm
 from svmcvx.plot import gap_trace
-from svmcvx.plot.style import NEGATIVE, drawing_panels
+from svmcvx.plot.style import NEGATIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

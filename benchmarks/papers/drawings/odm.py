@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from benchmarks.papers.drawings import drawing_panels
 from benchmarks.papers.odm import READINGS, SOURCES, SPLIT, available_sets, models
 from benchmarks.papers.result import Reproduction
 from svmcvx.datasets import Dataset, load
 from svmcvx.experiments.comparison import Protocol
 from svmcvx.experiments.studies import piped
 from svmcvx.plot import margin_distribution
-from svmcvx.plot.style import drawing_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

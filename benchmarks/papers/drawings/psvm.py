@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.papers.drawings import drawing_panels
 from benchmarks.papers.result import Reproduction
-from svmcvx.plot.style import class_colours, drawing_panels
+from svmcvx.plot.style import class_colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
