@@ -57,20 +57,19 @@ class SizeLimits(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """What data a formulation takes: kernels, weights of the observations, more than two classes in
-    one problem, sparse matrices, and (its specialised solver, without a kernel) rows in blocks.
+    """What data a formulation takes beside dense and sparse matrices: kernels, more than two
+    classes in one problem, and (its specialised solver, without a kernel) rows in blocks.
     """
 
     kernel: bool = True
-    weights: bool = True
     several_classes: bool = False
-    sparse: bool = True
     row_blocks: bool = False
 
 
 NEVER, USUAL = SizeLimits(), Capabilities()
 
 
+@dataclass(frozen=True)
 class _Loaded:
     """A public function or class, imported on request."""
 
@@ -84,33 +83,17 @@ class _Loaded:
 
 @dataclass(frozen=True)
 class Builder(_Loaded):
-    """A public function of :mod:`svmcvx` that returns a cvxpy problem.
+    """A public function of :mod:`svmcvx` that returns a cvxpy problem."""
 
-    Attributes
-    ----------
-    name, module : str
-    example : mapping
-        Values for its hyper-parameters without a default, for tests and documentation.
-    """
-
-    name: str
-    module: str
+    # Values for its hyper-parameters without a default.
     example: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Estimator(_Loaded):
-    """A public classifier of :mod:`svmcvx`.
+    """A public classifier of :mod:`svmcvx`."""
 
-    Attributes
-    ----------
-    name, module : str
-    example : str
-        How it is written on the command line, with settings.
-    """
-
-    name: str
-    module: str
+    # How it is written on the command line, with settings.
     example: str
 
     @property
@@ -121,30 +104,17 @@ class Estimator(_Loaded):
 
 @dataclass(frozen=True)
 class FastSolver(_Loaded):
-    """A specialised solver, a public function of :mod:`svmcvx.fast`.
+    """A specialised solver, a public function of :mod:`svmcvx.fast`."""
 
-    Attributes
-    ----------
-    name, module : str
-    methods : str
-        The methods in a few words, for the documentation.
-    path : tuple of str
-        Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
-    only : mapping
-        Arguments of the builder that it does not take, with the value at which it solves the same
-        problem.
-    own : tuple of str
-        Those of its settings that the builder does not take.
-    second_opinion_up_to : SizeLimits
-        Sizes up to which the general route is tried too if this solver misses the wanted gap.
-    """
-
-    name: str
-    module: str
+    # In a few words, for the documentation.
     methods: str
+    # Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
     path: tuple[str, ...] = ()
+    # Arguments of the builder that it does not take, at the values for which it solves the same
+    # problem; and its own settings, which the builder does not take.
     only: Mapping[str, Any] = field(default_factory=dict)
     own: tuple[str, ...] = ()
+    # Sizes up to which the general route is tried too if this solver misses the wanted gap.
     second_opinion_up_to: SizeLimits = NEVER
 
     @cached_property
@@ -156,37 +126,22 @@ class FastSolver(_Loaded):
 
 @dataclass(frozen=True)
 class Entry:
-    """The record of a formulation.
-
-    Attributes
-    ----------
-    name, title : str
-    source : str
-        Key of the paper in ``docs/references.bib``.
-    statement : str
-        The class of its statement, as ``"module:Class"`` below ``svmcvx.formulations``.
-    builders : tuple of Builder
-        The first is the one that the estimator gives to :func:`svmcvx.solve`, and whose arguments
-        the specialised solver shares.
-    regulariser, losses, intercept : str
-        The scaling of the objective, for the documentation.
-    takes : Capabilities
-    mixed_integer : bool
-        Whether the general route needs a mixed-integer solver.
-    estimator : Estimator or None
-    fast : FastSolver or None
-    """
+    """The record of a formulation."""
 
     name: str
     title: str
+    # Key of the paper in ``docs/references.bib``.
     source: str
+    # The class of its statement, as ``"module:Class"`` below ``svmcvx.formulations``.
     statement: str
+    # The first is the one that the estimator gives to :func:`svmcvx.solve`, and whose arguments the
+    # specialised solver shares.
     builders: tuple[Builder, ...]
+    # The scaling of the objective, for the documentation.
     regulariser: str
     losses: str
     intercept: str
     takes: Capabilities = USUAL
-    mixed_integer: bool = False
     estimator: Estimator | None = None
     fast: FastSolver | None = None
 
@@ -194,6 +149,11 @@ class Entry:
     def family(self) -> str:
         """One of :data:`FAMILIES`: the folder of its rooms."""
         return self.statement.partition(":")[0].partition(".")[0]
+
+    @property
+    def mixed_integer(self) -> bool:
+        """Whether the general route needs a mixed-integer solver."""
+        return self.family == "indicator"
 
     @property
     def general(self) -> str:
@@ -210,10 +170,8 @@ class Entry:
         for found in self.builders:
             if name in (None, found.name):
                 return found
-        raise DataError(
-            f"{self.name} has no builder {name!r}; it has"
-            f" {', '.join(b.name for b in self.builders)}"
-        )
+        names = ", ".join(builder.name for builder in self.builders)
+        raise DataError(f"{self.name} has no builder {name!r}; it has {names}")
 
 
 _FORMULATIONS, _FAST, _ESTIMATORS = "svmcvx.formulations", "svmcvx.fast", "svmcvx.estimators"
@@ -344,7 +302,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             regulariser="‖w‖² (no ½)",
             losses="λ · count",
             intercept="a constant feature, penalised with the rest",
-            mixed_integer=True,
             estimator=Estimator("ZeroOneSVMClassifier", f"{_ESTIMATORS}.indicator", "zero-one"),
             fast=FastSolver(
                 "zero_one",
@@ -363,7 +320,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             regulariser="½‖w‖²",
             losses="C Σ (ξ_i + 2z_i)",
             intercept="free",
-            mixed_integer=True,
             estimator=Estimator("RampSVMClassifier", f"{_ESTIMATORS}.indicator", "ramp"),
             fast=FastSolver(
                 "ramp",
@@ -382,7 +338,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             regulariser="½‖w‖²",
             losses="C · count",
             intercept="free",
-            mixed_integer=True,
             estimator=Estimator("L0SVMClassifier", f"{_ESTIMATORS}.indicator", "l0"),
             fast=FastSolver(
                 "l0",
@@ -442,4 +397,4 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
 
 def find(name: str | None) -> Entry | None:
     """Return the record of a formulation; None if it is not in the catalogue."""
-    return None if name is None else CATALOGUE.get(name)
+    return CATALOGUE.get(name or "")

@@ -82,7 +82,7 @@ def capability_table():
     rows = []
     for entry in CATALOGUE.values():
         takes, fast = entry.takes, entry.fast if entry.estimator else None
-        having = (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
+        having = (takes.kernel, takes.several_classes)
         marks = ["yes" if one else "" for one in having]
         sizes = ""
         if fast is not None:
@@ -91,9 +91,7 @@ def capability_table():
     heads = (
         "formulation",
         "kernels",
-        "weights",
         "several classes",
-        "sparse",
         "second opinion up to n (linear / kernel)",
         "source",
     )

@@ -10,7 +10,6 @@ them.
 from svmcvx.certificate.bounded import EPS
 from svmcvx.certificate.check import (
     SEARCHED,
-    TRIVIAL,
     Certificate,
     Checked,
     CheckedParts,
@@ -31,7 +30,6 @@ from svmcvx.certificate.statement import (
 __all__ = [
     "EPS",
     "SEARCHED",
-    "TRIVIAL",
     "Certificate",
     "Checked",
     "CheckedParts",

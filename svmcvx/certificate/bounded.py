@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import wraps
@@ -116,6 +117,21 @@ def down(x: float) -> float:
 def _is_exact(error: Any) -> bool:
     """Whether an error is the number 0, not an array."""
     return isinstance(error, float) and error == 0.0
+
+
+def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a comparison of exact numbers that refuses those with an error."""
+
+    def compared(x: Bounded, other: Any) -> Any:
+        b, q = parts_of(other)
+        if not (x.is_exact and _is_exact(q)):
+            raise TypeError(
+                "numbers with an error are not compared; compare .value, or .upper and .lower where"
+                " it is a claim"
+            )
+        return compare(x.value, b)
+
+    return compared
 
 
 class Bounded:
@@ -271,38 +287,9 @@ class Bounded:
             return found
         return _power(self, float(g), float(e))
 
-    def _exact_value(self, other: Any) -> tuple[Any, Any]:
-        b, q = parts_of(other)
-        if not (self.is_exact and _is_exact(q)):
-            raise TypeError(
-                "numbers with an error are not compared; compare .value, or .upper and .lower where"
-                " it is a claim"
-            )
-        return self.value, b
-
-    def __eq__(self, other: object) -> Any:
-        a, b = self._exact_value(other)
-        return a == b
-
-    def __ne__(self, other: object) -> Any:
-        a, b = self._exact_value(other)
-        return a != b
-
-    def __lt__(self, other: Any) -> Any:
-        a, b = self._exact_value(other)
-        return a < b
-
-    def __le__(self, other: Any) -> Any:
-        a, b = self._exact_value(other)
-        return a <= b
-
-    def __gt__(self, other: Any) -> Any:
-        a, b = self._exact_value(other)
-        return a > b
-
-    def __ge__(self, other: Any) -> Any:
-        a, b = self._exact_value(other)
-        return a >= b
+    __eq__, __ne__ = _comparison(operator.eq), _comparison(operator.ne)
+    __lt__, __le__ = _comparison(operator.lt), _comparison(operator.le)
+    __gt__, __ge__ = _comparison(operator.gt), _comparison(operator.ge)
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a bounded number is neither true nor false; ask its .value")

@@ -26,8 +26,6 @@ from svmcvx.system.threads import single_blas_thread
 
 M = TypeVar("M")
 
-# Kinds whose trivial points are candidates.
-TRIVIAL: Final = frozenset(("convex", "mixed-integer", "enumeration"))
 # Kinds whose lower bound may be one that a search has stated, and who searched: a solver, or our
 # own enumeration.
 SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "solver", "enumeration": "search"}
@@ -67,11 +65,11 @@ class Certificate:
         ``"search_allowance"``.
     """
 
-    __slots__ = ("_kind", "_lower", "_residuals", "_upper")
-    _kind: Kind
-    _lower: float | None
+    __slots__ = ("_residuals", "kind", "lower", "upper")
+    kind: Kind
+    lower: float | None
+    upper: float
     _residuals: tuple[tuple[str, float], ...]
-    _upper: float
 
     def __init__(
         self,
@@ -87,13 +85,8 @@ class Certificate:
                 "a Certificate is made by svmcvx.certificate.check only, from a statement, models"
                 " and dual points"
             )
-        for key, value in (
-            ("_kind", kind),
-            ("_upper", upper),
-            ("_lower", lower),
-            ("_residuals", tuple(residuals.items())),
-        ):
-            object.__setattr__(self, key, value)
+        numbers = {"kind": kind, "upper": upper, "lower": lower}
+        self.__setstate__(numbers | {"_residuals": tuple(residuals.items())})
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Certificate cannot be changed")
@@ -109,24 +102,9 @@ class Certificate:
             object.__setattr__(self, name, state[name])
 
     @property
-    def kind(self) -> Kind:
-        """What the interval means."""
-        return self._kind
-
-    @property
-    def upper(self) -> float:
-        """Objective at the model returned."""
-        return self._upper
-
-    @property
-    def lower(self) -> float | None:
-        """Lower bound on the optimum, or None."""
-        return self._lower
-
-    @property
     def gap(self) -> float:
         """Relative width of the interval."""
-        return relative_gap(self._lower, self._upper)
+        return relative_gap(self.lower, self.upper)
 
     @property
     def residuals(self) -> dict[str, float]:
@@ -150,13 +128,8 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as a plain dictionary."""
-        return {
-            "kind": self.kind,
-            "upper": self.upper,
-            "lower": self.lower,
-            "gap": self.gap,
-            **self.residuals,
-        }
+        found = {"kind": self.kind, "upper": self.upper, "lower": self.lower, "gap": self.gap}
+        return found | self.residuals
 
     def __repr__(self) -> str:
         if self.lower is None:
@@ -183,7 +156,7 @@ class Certificate:
         return isinstance(other, Certificate) and self.__getstate__() == other.__getstate__()
 
     def __hash__(self) -> int:
-        return hash((self._kind, self._upper, self._lower))
+        return hash((self.kind, self.upper, self.lower))
 
 
 @dataclass(frozen=True)
@@ -197,7 +170,7 @@ class Checked(Generic[M]):
 
 
 def _evaluated(
-    statement: Statement[M], models: Sequence[M], proved: float
+    statement: Statement, models: Sequence[M], proved: float
 ) -> list[tuple[M, Bounded, float]]:
     """Return the models that have an objective value, that value, and its upper end, up to the
     first one that nothing is preferred to, given a `proved` lower bound.
@@ -214,7 +187,7 @@ def _evaluated(
 
 
 def _bounds(
-    statement: Statement[M], duals: Sequence[Dual], *, repair: bool
+    statement: Statement, duals: Sequence[Dual], *, repair: bool
 ) -> tuple[list[tuple[Dual, float, Bounded, float]], float, Dual]:
     """Return usable dual points with numbers, the last violation, and a point without a bound."""
     found: list[tuple[Dual, float, Bounded, float]] = []
@@ -224,7 +197,7 @@ def _bounds(
         violation = statement.dual_violation(dual)
         point = (
             statement.repair(dual)
-            if repair and (violation != 0 or getattr(statement, "repair_improves", True))
+            if repair and (violation != 0 or statement.repair_improves)
             else dual
         )
         # The repair is not trusted either: its result is tested like any other point.
@@ -241,7 +214,7 @@ def _bounds(
 @single_blas_thread()
 @quietly
 def check(
-    statement: Statement[M],
+    statement: Statement,
     models: Sequence[M],
     duals: Sequence[Dual],
     *,
@@ -265,15 +238,11 @@ def check(
     lowers, violation, best_dual = _bounds(statement, duals, repair=repair)
     known = max((low for *_, low in lowers), default=-math.inf)
     uppers = _evaluated(statement, models, known)
-    trivial = getattr(statement, "trivial", None)
-    if statement.kind in TRIVIAL and models and trivial is not None:
-        high = min((high for *_, high in uppers), default=math.inf)
-        surpassed = getattr(statement, "dominates_trivial_bounds", None)
-        if surpassed is None or not surpassed(high, known):
-            known_models, known_duals = trivial()
-            uppers += _evaluated(statement, known_models if own_models else [], -math.inf)
-            more, violation, more_dual = _bounds(statement, known_duals, repair=repair)
-            lowers, best_dual = lowers + more, best_dual or more_dual
+    high = min((high for *_, high in uppers), default=math.inf)
+    if models and statement.kind != "local" and not statement.dominates_trivial_bounds(high, known):
+        known_models, known_duals = statement.trivial()
+        uppers += _evaluated(statement, known_models if own_models else [], -math.inf)
+        lowers += _bounds(statement, known_duals, repair=repair)[0]
     if not uppers:
         raise NotCertified(
             "no candidate model has an objective value; the data may be out of the range of"
@@ -310,8 +279,7 @@ def check(
             " report this as a defect"
         )
     residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
-    if (more_residuals := getattr(statement, "residuals", None)) is not None:
-        residuals |= more_residuals(model, best_dual)
+    residuals |= statement.residuals(model, best_dual)
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated_by = SEARCHED[statement.kind]
         residuals |= {

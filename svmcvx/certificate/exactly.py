@@ -32,10 +32,7 @@ def nearest_sum(values: Iterable[float] | Floats, beyond: float = math.nan) -> f
 def dot_exactly(x: Floats, y: Floats, constant: float = 0.0) -> float:
     """Return ``constant + x'y``, rounded once."""
     with np.errstate(over="ignore", invalid="ignore"):
-        product = x * y
-        x_high, y_high = _upper_half(x), _upper_half(y)
-        x_low, y_low = x - x_high, y - y_high
-        rest = x_low * y_low - (((product - x_high * y_high) - x_low * y_high) - x_high * y_low)
+        product, rest = _two_product(x, y)
     if not (np.isfinite(product).all() and np.isfinite(rest).all()):
         return math.nan
     # Below this the low part of a product may itself be rounded off.
@@ -45,22 +42,20 @@ def dot_exactly(x: Floats, y: Floats, constant: float = 0.0) -> float:
     return nearest_sum([constant, *product.tolist(), *rest.tolist()])
 
 
-def _upper_half(x: Floats) -> Floats:
-    """The upper half of the digits of each number."""
-    wide = x * 134217729.0
-    return np.asarray(wide - (wide - x))
+def _two_product(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Return the rounded products and what the rounding has lost [Dekker]."""
+    product, x_wide, y_wide = x * y, x * 134217729.0, y * 134217729.0
+    # The upper halves of the digits.
+    x_high, y_high = x_wide - (x_wide - x), y_wide - (y_wide - y)
+    x_low, y_low = x - x_high, y - y_high
+    known = ((product - x_high * y_high) - x_low * y_high) - x_high * y_low
+    return product, x_low * y_low - known
 
 
 def product_below(x: Floats | float, y: Floats | float) -> Floats:
     """Return the largest numbers that are at most the products of non-negative numbers."""
-    (a, of_a), (b, of_b) = (
-        np.frexp(np.asarray(x, dtype=np.float64)),
-        np.frexp(np.asarray(y, dtype=np.float64)),
-    )
-    product = a * b
-    a_high, b_high = _upper_half(a), _upper_half(b)
-    a_low, b_low = a - a_high, b - b_high
-    rest = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    (a, of_a), (b, of_b) = (np.frexp(np.asarray(z, dtype=np.float64)) for z in (x, y))
+    product, rest = _two_product(a, b)
     product = np.where(rest < 0.0, np.nextafter(product, 0.0), product)
     exponent = of_a + of_b
     with np.errstate(over="ignore", under="ignore"):

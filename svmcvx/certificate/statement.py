@@ -20,8 +20,10 @@ Both ends are moved outwards by bounds on the rounding errors of their own evalu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from difflib import get_close_matches
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,32 +71,59 @@ class SolverBound(NamedTuple):
     allowance: float
 
 
-class Statement(Protocol[M_contra]):
-    """What the checker needs to know of a formulation bound to data.
+# What a statement has by default.
+OPTIONAL = ("dominates_trivial_bounds", "repair_improves", "residuals", "trivial")
 
-    It may also have ``trivial()``, models and dual points that need no solver, and
-    ``residuals(model, dual)``, numbers that are shown with the certificate.
-    """
+
+class Statement(ABC):
+    """What the checker needs to know of a formulation bound to data."""
+
+    # Whether a repair may improve a dual point that is feasible.
+    repair_improves: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for name in {name for name in vars(cls) if name[0] != "_"} - {*OPTIONAL}:
+            for meant in get_close_matches(name, OPTIONAL, 1, cutoff=0.85):
+                raise TypeError(f"{cls.__name__}.{name} is no part of a statement; name it {meant}")
 
     @property
+    @abstractmethod
     def kind(self) -> Kind:
         """What a certificate of this formulation proves."""
 
     @property
+    @abstractmethod
     def facts(self) -> Mapping[str, float]:
         """Numbers that are shown with the certificate (clipped mass of the kernel, …)."""
 
-    def evaluate(self, model: M_contra) -> Bounded:
+    @abstractmethod
+    def evaluate(self, model: Any) -> Bounded:
         """Objective at a model, an :class:`Evaluation` with terms if known; ∞ if infeasible."""
 
+    @abstractmethod
     def repair(self, dual: Dual) -> Dual:
-        """Nearest convenient exactly feasible dual point."""
+        """Return a dual point nearby that is exactly feasible."""
 
+    @abstractmethod
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of a dual constraint beyond rounding; 0 for a feasible point."""
 
+    @abstractmethod
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """Dual objective at a dual feasible point."""
+        """Dual objective at a feasible dual point, with its rounding."""
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """Models and dual points that are known without a solver; none by default."""
+        return [], []
+
+    def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
+        """Whether bounds are known to be better than those of the trivial points."""
+        return False
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """Numbers for the certificate of a model and its dual point; none by default."""
+        return {}
 
 
 class PartsEvaluation(NamedTuple):

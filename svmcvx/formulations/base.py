@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property, wraps
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from svmcvx import certificate
 from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
@@ -104,13 +105,12 @@ class RecoveredPoints(NamedTuple):
     duals: list[Dual]
 
 
-class Formulation(ShortRepr, ABC):
+class Formulation(ShortRepr, certificate.Statement):
     """A statement bound to data and hyper-parameters: its mathematics in plain numpy.
 
-    It satisfies :class:`svmcvx.certificate.Statement`, so that the checker can mint a certificate
-    from any model and any dual point, whoever made them. A formulation outside this package derives
-    from it, or from :class:`BinaryStatement` where it has one score and a kernel;
-    ``docs/add_formulation.md`` shows one.
+    The checker can mint a certificate from any model and any dual point, whoever made them. A
+    formulation outside this package derives from it, or from :class:`BinaryStatement` where it has
+    one score and a kernel; ``docs/add_formulation.md`` shows one.
 
     Attributes
     ----------
@@ -131,31 +131,6 @@ class Formulation(ShortRepr, ABC):
     @abstractmethod
     def hyperparameters(self) -> dict[str, Any]:
         """The values that define the problem, together with the data."""
-
-    @property
-    @abstractmethod
-    def facts(self) -> Mapping[str, float]:
-        """Numbers that are shown with a certificate."""
-
-    @abstractmethod
-    def evaluate(self, model: Any) -> Bounded:
-        """Objective at a model, with its rounding; ``inf`` where the model is infeasible."""
-
-    @abstractmethod
-    def repair(self, dual: Dual) -> Dual:
-        """Return a dual point that is exactly feasible."""
-
-    @abstractmethod
-    def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of a dual constraint beyond rounding."""
-
-    @abstractmethod
-    def evaluate_dual(self, dual: Dual) -> Bounded:
-        """Dual objective at a feasible dual point, with its rounding."""
-
-    def trivial(self) -> tuple[list[Any], list[Dual]]:
-        """Models and dual points that are known without a solver; none by default."""
-        return [], []
 
     def at(self, **values: float) -> Self:
         """Return the same statement at other values of scalar hyper-parameters.
@@ -250,10 +225,6 @@ class Formulation(ShortRepr, ABC):
     @property
     def details(self) -> Mapping[str, Floats]:
         """Arrays of an answer, indexed like the data that were passed in; none by default."""
-        return {}
-
-    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers for the certificate of a model and its dual point; none by default."""
         return {}
 
     def objective(self, model: Model) -> float:

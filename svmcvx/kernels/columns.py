@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -164,55 +165,56 @@ class KernelColumns:
             tile, sides[0], sides[1], d, lambda: tile >= math.exp(0.5 * close)
         )
 
-    def _tiles(self) -> tuple[list[slice], list[slice]]:
+    def _by_tiles(self, add: Callable[[slice, Self, slice, NDArray[Any]], None]) -> int:
+        """Call a function with rows, columns, their places and a buffer, for each tile; return the
+        number of tiles across.
+        """
         m, n = self.shape
         # Tiles are as high as their entries allow.
         width = max(1, min(n, 512, self.tile_entries))
         height = max(1, self.tile_entries // width)
-        return [slice(i, i + height) for i in range(0, m, height)], [
-            slice(j, j + width) for j in range(0, n, width)
-        ]
-
-    def add_product(self, scores: Floats, v: Floats) -> None:
-        r"""Add :math:`Kv`, computed in the precision of the blocks, to scores."""
-        parts, across = self._tiles()
-        weights = v.astype(self.dtype)
-        pieces = [(self.some(columns), weights[columns]) for columns in across]
+        across = [slice(start, start + width) for start in range(0, n, width)]
+        pieces = [(self.some(places), places) for places in across]
 
         def work(rows: slice) -> None:
             buffer = np.empty(self.tile_entries, dtype=self.dtype)
-            part = self._rows[rows]
-            for piece, chosen in pieces:
-                scores[rows] += piece._tile(rows, part, buffer)[0] @ chosen
+            for columns, places in pieces:
+                add(rows, columns, places, buffer)
 
-        for_each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
+        parts = [slice(start, start + height) for start in range(0, m, height)]
+        for_each_part(work, parts, threads=m * n >= SHARED)
+        return len(pieces)
+
+    def add_product(self, scores: Floats, v: Floats) -> None:
+        r"""Add :math:`Kv`, computed in the precision of the blocks, to scores."""
+        weights = v.astype(self.dtype)
+
+        def add(rows: slice, columns: Self, places: slice, buffer: NDArray[Any]) -> None:
+            scores[rows] += columns._tile(rows, self._rows[rows], buffer)[0] @ weights[places]
+
+        self._by_tiles(add)
 
     def product(self, v: Floats) -> KernelProduct:
         r"""Return :math:`Kv` in double precision, and what bounds the error of its entries."""
-        m = self.shape[0]
+        m, size, whole = self.shape[0], np.abs(v), self._separable_error()
         found = KernelProduct(np.zeros(m), np.zeros(m), np.zeros(m))
-        parts, across = self._tiles()
-        pieces = [(self.some(columns), v[columns], np.abs(v[columns])) for columns in across]
-        whole = self._separable_error()
 
-        def work(rows: slice) -> None:
-            buffer = np.empty(self.tile_entries)
-            for piece, chosen, size in pieces:
-                if whole is not None:
-                    tile, _ = piece._tile(rows, self._rows[rows], buffer)
-                    found.scores[rows] += tile @ chosen
-                    found.magnitude[rows] += tile @ size
-                    continue
-                tile, error = piece.matrix(rows, buffer)
-                sizes = tile if is_positive(self.kernel) else np.abs(tile)
-                for array, part in zip(found, product_of(tile, error, chosen, sizes), strict=True):
-                    array[rows] += part
+        def add(rows: slice, columns: Self, places: slice, buffer: NDArray[Any]) -> None:
+            if whole is not None:
+                tile, _ = columns._tile(rows, self._rows[rows], buffer)
+                found.scores[rows] += tile @ v[places]
+                found.magnitude[rows] += tile @ size[places]
+                return
+            tile, error = columns.matrix(rows, buffer)
+            sizes = tile if is_positive(self.kernel) else np.abs(tile)
+            for array, part in zip(found, product_of(tile, error, v[places], sizes), strict=True):
+                array[rows] += part
 
-        for_each_part(work, parts, threads=m * self.shape[1] >= SHARED)
+        across = self._by_tiles(add)
         if whole is not None:
             found.entries[:] = whole.of_products(found.magnitude, np.zeros(m), v)
         # Sums of positive numbers are enlarged by more than their rounding.
-        enlarge = 1.0 + 4.0 * len(across) * U
+        enlarge = 1.0 + 4.0 * across * U
         return found._replace(magnitude=found.magnitude * enlarge, entries=found.entries * enlarge)
 
     def _separable_error(self) -> EntryError | None:

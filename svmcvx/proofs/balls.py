@@ -62,10 +62,8 @@ def _each(function: Any, arguments: int = 1) -> Callable[..., Balls]:
     return lambda self, *others: Balls(apply(self.values, *map(_raw, others)))
 
 
-_BALL, _FRACTION = (
-    np.frompyfunc(arb, 1, 1),
-    np.frompyfunc(lambda x: fmpq(*x.as_integer_ratio()), 1, 1),
-)
+_BALL = np.frompyfunc(arb, 1, 1)
+_FRACTION = np.frompyfunc(lambda x: fmpq(*x.as_integer_ratio()), 1, 1)
 
 
 class Balls:

@@ -28,6 +28,7 @@ from svmcvx.proofs.problem import (
     given_by_the_model,
     matrix_of,
     multipliers_of,
+    other_data,
     require_all,
 )
 
@@ -85,9 +86,9 @@ def enclosures(proof: Proof, X: Any, y: Any) -> tuple[End, End | None, str]:
         for part, labels, _ in _blocks(X, y):
             start, (m, d) = name.seen, part.shape
             if d != statement.columns or start + m > statement.rows:
-                raise ProofRejected(
-                    f"the data are not those of the proof: they have {start + m} rows or more and"
-                    f" {d} columns, the proof is about {statement.rows} and {statement.columns}"
+                raise other_data(
+                    f"they have {start + m} rows or more and {d} columns, the proof is about"
+                    f" {statement.rows} and {statement.columns}"
                 )
             codes = codes_of(labels, statement.classes, start)
             name.add(part, codes)
@@ -95,10 +96,7 @@ def enclosures(proof: Proof, X: Any, y: Any) -> tuple[End, End | None, str]:
             used = np.flatnonzero(statement.weighted[start : start + m] > 0)
             sums.add(part[used], start + used, np.where(codes[used] == 1, 1.0, -1.0))
         if name.seen != statement.rows:
-            raise ProofRejected(
-                f"the data are not those of the proof: they have {name.seen} rows, the proof is"
-                f" about {statement.rows}"
-            )
+            raise other_data(f"they have {name.seen} rows, the proof is about {statement.rows}")
         require_all(present, statement.classes)
         lower = End(*sums.dual_value().ends) if sums.name else None
         return End(*sums.objective().ends), lower, str(name)

@@ -19,7 +19,15 @@ from svmcvx.errors import DataError, NotCertified, missing_extra
 from svmcvx.proofs.blocks import FORMULATIONS, enclosures
 from svmcvx.proofs.format import Proof, ProofFile, digest_of, read_proof
 from svmcvx.proofs.intervals import Floats, Interval, Rows
-from svmcvx.proofs.problem import End, Problem, ProofRejected, codes_of, matrix_of, require_all
+from svmcvx.proofs.problem import (
+    End,
+    Problem,
+    ProofRejected,
+    codes_of,
+    matrix_of,
+    other_data,
+    require_all,
+)
 from svmcvx.proofs.search_tree import search_bound
 from svmcvx.proofs.space import Space, require_small
 from svmcvx.proofs.statement import SEARCHED, Statement
@@ -224,10 +232,8 @@ def _codes(statement: Statement, X: Any, labels: Any) -> Rows:
     """The positions of the labels of data that have the shape and the classes of a statement."""
     for what, held in zip(("rows", "columns"), X.shape, strict=True):
         if held != getattr(statement, what):
-            raise ProofRejected(
-                f"the data are not those of the proof: they have {held} {what}, the proof is"
-                f" about {getattr(statement, what)}"
-            )
+            about = getattr(statement, what)
+            raise other_data(f"they have {held} {what}, the proof is about {about}")
     codes = codes_of(labels, statement.classes)
     require_all(np.unique(codes), statement.classes)
     return codes
@@ -334,10 +340,8 @@ def _is_near(claimed: float | None, end: End | None) -> bool:
 def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
     """The reason why a proof is about other data or another problem; empty if it is not."""
     if fingerprint != statement.fingerprint:
-        return (
-            f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about"
-            f" {statement.fingerprint}"
-        )
+        about = statement.fingerprint
+        return str(other_data(f"fingerprint {fingerprint}, the proof is about {about}"))
     difference = "" if expected is None else statement.difference(expected)
     return f"the proof is about another problem: {difference}" if difference else ""
 

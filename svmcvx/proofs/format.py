@@ -19,7 +19,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, TypeAlias
@@ -117,6 +117,21 @@ class Proof:
         )
 
 
+@contextmanager
+def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
+    """Yield a stream to a temporary file that replaces `path` if the block succeeds."""
+    target = Path(path)
+    # Not by tempfile, whose files others may not read.
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("xb") as stream:
+            yield stream
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def write_proof(path: PathLike, proof: Proof) -> None:
     """Write a proof to a file, whole or not at all."""
     arrays, statement = proof.arrays, proof.statement.plain
@@ -140,22 +155,14 @@ def write_proof(path: PathLike, proof: Proof) -> None:
         np.lib.format.write_array(stream, values, version=(1, 0), allow_pickle=False)
         members[f"{name}.npy"] = stream.getvalue()
     members[DIGEST] = hashlib.sha256(b"".join(members.values())).hexdigest().encode()
-    target = Path(path)
-    # Not by tempfile, whose files others may not read.
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        with temporary.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
+        with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
             for name, content in members.items():
                 archive.writestr(zipfile.ZipInfo(name), content, _compression(name, content))
-        temporary.replace(target)
     except OSError as error:
         raise DataError(
             f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
         ) from None
-    finally:
-        # It is there still if anything failed.
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _compression(name: str, content: bytes) -> int:

@@ -23,6 +23,10 @@ class ProofRejected(Exception):
     """A point of the proof does not prove anything; the message says what fails."""
 
 
+def other_data(why: str) -> ProofRejected:
+    return ProofRejected(f"the data are not those of the proof: {why}")
+
+
 class End(NamedTuple):
     """One end of the interval: the doubles around it, and what fails."""
 
@@ -60,19 +64,15 @@ def codes_of(labels: NDArray[Any], classes: tuple[Any, ...], start: int = 0) -> 
     except TypeError:
         raise DataError("y must hold one label a row, a number or a string") from None
     for row in np.flatnonzero(codes < 0)[:1]:
-        raise ProofRejected(
-            f"the data are not those of the proof: the label of row {start + row},"
-            f" {labels.tolist()[row]!r}, is not among its labels"
-        )
+        label = labels.tolist()[row]
+        raise other_data(f"the label of row {start + row}, {label!r}, is not among its labels")
     return codes
 
 
 def require_all(present: Any, classes: tuple[Any, ...]) -> None:
-    missing = [label for code, label in enumerate(classes) if code not in present]
-    if missing:
-        raise ProofRejected(
-            f"the data are not those of the proof: no row has its label {missing[0]!r}"
-        )
+    for code, label in enumerate(classes):
+        if code not in present:
+            raise other_data(f"no row has its label {label!r}")
 
 
 def multipliers_of(statement: Statement, u: Floats, weight: Floats, whole: float) -> Floats:

@@ -1,4 +1,4 @@
-r"""The records of searches for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double
+r"""The record of a search for the 0-1 loss, the l0-norm hinge or the ramp loss, checked in double
 precision with bounds on the rounding.
 
 ``docs/proof_format.md``, section Trees, has the formulas: for any multipliers β within their limits
@@ -17,7 +17,6 @@ a kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -48,8 +47,7 @@ def search_bound(space: Space[Any]) -> float:
     """Return the lower end that the record of a search proves."""
     with np.errstate(all="ignore"):
         rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
-        (bound,) = (RECORDS[kind] for kind in RECORDS if kind in space.problem.proof.tree)
-        return bound(space.problem, rows)
+        return _Tree(space.problem, rows).bound()
 
 
 class _Step(NamedTuple):
@@ -456,9 +454,3 @@ def _below(value: Fraction) -> float:
         return _down(float(value))
     except OverflowError:
         return math.nextafter(math.inf, 0.0)
-
-
-# What each record proves, by an array that it alone has.
-RECORDS: Final[dict[str, Callable[[Problem, _Vectors | _Kernel], float]]] = {
-    "branch": lambda problem, rows: _Tree(problem, rows).bound()
-}

@@ -159,17 +159,14 @@ KERNELS: Final[Mapping[str, Rules]] = {
     "precomputed": {},
 }
 
-# The records of searches, by an array that each alone has; and what a problem has where it has an
-# array that others have not.
-RECORDS: Final[Mapping[str, Arrays]] = {
-    "branch": {
-        **dict.fromkeys(("branch", "bounds"), ("tree nodes",)),
-        **dict.fromkeys(("upper", "flip_count", "beta_count"), ("tree bounds",)),
-        "flip_row": ("tree flips",),
-        **dict.fromkeys(("beta_row", "beta"), ("tree multipliers",)),
-        **dict.fromkeys(("price", "side", "at"), ("tree bounds",)),
-        "centre": ("d",),
-    }
+# The record of a search; and what a problem has where it has an array that others have not.
+TREE: Final[Arrays] = {
+    **dict.fromkeys(("branch", "bounds"), ("tree nodes",)),
+    **dict.fromkeys(("upper", "flip_count", "beta_count"), ("tree bounds",)),
+    "flip_row": ("tree flips",),
+    **dict.fromkeys(("beta_row", "beta"), ("tree multipliers",)),
+    **dict.fromkeys(("price", "side", "at"), ("tree bounds",)),
+    "centre": ("d",),
 }
 ONLY_WITH: Final[Mapping[str, set[str]]] = {
     "price": {"budget"},
@@ -177,7 +174,7 @@ ONLY_WITH: Final[Mapping[str, set[str]]] = {
     "at": {"free"},
     "centre": {"free", "linear"},
 }
-# Arrays of records that hold integers.
+# Arrays of the record that hold integers.
 WHOLE: Final = ("branch", "bounds", "flip_count", "flip_row", "beta_count", "beta_row", "side")
 DTYPES: Final[Mapping[str, str]] = {
     "model.support": "<i8",
@@ -528,16 +525,12 @@ def require_arrays(
         models = [{**model, **spread} for model in models for spread in spreads]
     coded = linear and form.hyperparameters is COSTS and numbers["p"] == 1
     has = {statement.intercept, "linear" if linear else "", "budget" if "k" in numbers else ""}
-    searched = RECORDS.values() if known.counting and kind == "enumeration" else ()
-    trees = [
-        {entry: letters for entry, letters in record.items() if ONLY_WITH.get(entry, set()) <= has}
-        for record in searched
-    ]
+    tree = {entry: letters for entry, letters in TREE.items() if ONLY_WITH.get(entry, set()) <= has}
     layouts: dict[str, list[Arrays]] = {
         "statement": [known.own],
         "model": models,
         "dual": [{}, *([form.dual] if form.dual else []), *([CODED] if coded else [])],
-        "tree": [{}, *trees],
+        "tree": [{}, *([tree] if known.counting and kind == "enumeration" else [])],
         "scores": [{} if test is None else SCORES],
     }
     for strange in arrays:

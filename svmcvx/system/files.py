@@ -7,7 +7,6 @@ import gzip
 import lzma
 import math
 import os
-import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.proofs.format import atomic_write as atomic_write
 
 # Any archive may unpack to 256 MiB, and to this many times its own size.
 UNPACKED = 64
@@ -28,21 +28,6 @@ PACKED: Final[dict[bytes, Any]] = {
     b"\xfd7zXZ\x00": lzma.open,
 }
 PACKED_SUFFIXES = (".gz", ".bz2", ".xz")
-
-
-@contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Yield a stream to a temporary file that replaces `path` if the block succeeds."""
-    target = Path(path)
-    # Not by tempfile, whose files others may not read.
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("xb") as stream:
-            yield stream
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def packing(path: str | os.PathLike[str]) -> Any:

@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 
-from svmcvx.certificate import Certificate, Evaluation, SolverBound, check
+from svmcvx.certificate import Certificate, Evaluation, SolverBound, Statement, check
 from svmcvx.certificate.check import _MINT, status_of
 from svmcvx.certificate.rows import inner_error
 from svmcvx.errors import NotCertified
 
 
-class SmallestSquare:
+class SmallestSquare(Statement):
     """min ½x² subject to x ≤ 1; its dual is max −½z² − z over z ≥ 0, so the optimum is 0 at x = 0,
     z = 0. Other statements differ in what is passed.
     """
@@ -146,9 +146,9 @@ def test_only_the_checker_makes_certificates():
     with pytest.raises(AttributeError, match="cannot be changed"):
         certificate.lower = 0.5
     with pytest.raises(AttributeError):
-        certificate._lower = 0.5
+        certificate._residuals = ()
     with pytest.raises(AttributeError):
-        del certificate._upper
+        del certificate.upper
     with pytest.raises(TypeError):
         dataclasses.replace(certificate, lower=0.5)
     certificate.residuals["rounding"] = -1.0
@@ -233,6 +233,14 @@ def test_known_points_are_tried_unless_they_are_surpassed():
     # Too little is known: no bound, or none below the number.
     assert certified(surpassed, [1.0]).gap == 0.0
     assert certified(surpassed, [2.0], 0.5).gap == 0.0
+
+
+@pytest.mark.parametrize(
+    "name", ["trival", "residual", "repair_improve", "dominates_trivial_bound"]
+)
+def test_a_misspelt_part_of_a_statement_is_refused(name):
+    with pytest.raises(TypeError, match=f"Wrong.{name} is no part of a statement; name it "):
+        type("Wrong", (SmallestSquare,), {name: None})
 
 
 @pytest.mark.parametrize("bound", [-math.inf, math.nan])

@@ -7,9 +7,9 @@ from svmcvx.proofs.statement import (
     FORMULATIONS,
     KERNELS,
     KINDS,
-    RECORDS,
     SCORED,
     SEARCHED,
+    TREE,
     Choice,
     dtype_of,
 )
@@ -91,7 +91,7 @@ def header_schema(_=""):
             name: described(dtype_of(name))
             for name in (
                 *("model.support", "dual.code", "scores.label"),
-                *(f"tree.{name}" for record in RECORDS.values() for name in record),
+                *(f"tree.{name}" for name in TREE),
             )
         },
         "patternProperties": {

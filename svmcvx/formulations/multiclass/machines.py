@@ -393,7 +393,7 @@ class M3SVM(PairwiseStatement):
     def evaluate_dual(self, dual: Dual) -> Bounded:
         alpha, S = self.multipliers(dual), self.required_flow(dual)
         gradient = self.scores.gradient(alpha)
-        squares = self.residual(gradient, S).squared_norm() + gradient.b.squared_norm()
+        squares = self.rest(gradient, S).squared_norm() + gradient.b.squared_norm()
         found = self.minus_conjugate(alpha) - squares / (exact(4.0) * self.eps)
         if self.p > 1:
             sizes = dual_lengths(exact(S), self.norm)
@@ -568,7 +568,7 @@ class HardMarginM3SVM(PairwiseStatement):
         if S is None or outside > 0:
             return outside
         unbalanced = self.scores.imbalance(alpha)
-        R = self.residual(self.scores.gradient(alpha), S)
+        R = self.rest(self.scores.gradient(alpha), S)
         # A flow that was corrected has the rounding of that as well: eight bounds of one suffice.
         apart = float(np.abs(R.value).max()) - 8.0 * R.distance
         over = self._cost(exact(S)).upper_end - 1.0 if self._bounded else 0.0
@@ -595,8 +595,7 @@ class HardMarginM3SVM(PairwiseStatement):
         longest = found if self._bounded else exp(log(found) / self.p)
         share = sqrt(exact(float(self.P.shape[1])) / float(self.P.shape[0]))
         return (
-            found
-            - share * sqrt(self.residual(self.scores.gradient(alpha), S).squared_norm()) * longest
+            found - share * sqrt(self.rest(self.scores.gradient(alpha), S).squared_norm()) * longest
         )
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:

@@ -599,7 +599,7 @@ class PairwiseStatement(MulticlassStatement):
             )
         return S
 
-    def residual(self, gradient: Gradient, S: Floats) -> Ball:
+    def rest(self, gradient: Gradient, S: Floats) -> Ball:
         """Return R = G − div S."""
         return gradient.W - Ball.around(exact(S) @ self.P.T)
 
