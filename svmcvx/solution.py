@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import html
 import math
+import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -108,6 +109,9 @@ class Timings:
     def total(self) -> float:
         """Sum of the four."""
         return self.build + self.compile + self.solve + self.certify
+
+    def __add__(self, other: Timings) -> Timings:
+        return Timings(*map(operator.add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -543,14 +547,13 @@ def composite(parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any])
     worst = max(each, key=lambda solution: solution.certificate.gap)
     unfinished = [solution.status for solution in each if solution.status is not Status.OPTIMAL]
     members: Any = tuple(solution.model for solution in each)
-    clocks = [clock.name for clock in fields(Timings)]
     return Solution(
         model=OneVsModel(scheme=scheme, members=members, classes=classes),
         certificate=worst.certificate,
         status=unfinished[0] if unfinished else Status.OPTIMAL,
         solver=worst.solver,
         attempts=tuple(attempt for solution in each for attempt in solution.attempts),
-        timings=Timings(*(sum(getattr(one.timings, name) for one in each) for name in clocks)),
+        timings=sum((one.timings for one in each), Timings()),
         dual={},
         trace=np.zeros((0, 3)),
         formulation=worst.formulation,

@@ -118,8 +118,8 @@ class BinaryClassifier(CertifiedClassifier):
             )
 
     def _largest(self, labels: CodedLabels) -> int:
-        counts = np.sort(np.bincount(labels.codes))
-        return int(counts[-2:].sum() if self.multiclass == "ovo" else counts.sum())
+        counts = sorted(np.bincount(labels.codes).tolist())
+        return sum(counts[-2:] if self.multiclass == "ovo" else counts)
 
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> Solution:
         self._check_several()

@@ -177,9 +177,9 @@ class PSVMParts:
         bits = min(LARGEST_BITS, SUM_BITS - int(self.layout.largest).bit_length())
         # A grid no finer than 2⁻¹⁰⁰⁰, so that units are numbers.
         exponent = np.maximum(np.frexp(largest)[1] - bits, -1000)
-        units = self.y * alpha * np.repeat(np.ldexp(1.0, -exponent), self.layout.sizes)
-        whole = np.rint(units).astype(np.int64)
-        exactly = (whole == units) & ((whole != 0) | (alpha == 0.0))
+        v, unit = self.y * alpha, np.ldexp(1.0, exponent).repeat(self.layout.sizes)
+        whole = np.rint(v / unit).astype(np.int64)
+        exactly = whole * unit == v
         off = np.ldexp(np.abs(np.add.reduceat(whole, starts)).astype(np.float64), exponent)
         found = np.maximum(found, off)
         for part in np.flatnonzero(~np.logical_and.reduceat(exactly, starts)).tolist():

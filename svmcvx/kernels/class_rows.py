@@ -37,6 +37,13 @@ MANY_COLUMNS = 200
 LARGEST = 1e100
 
 
+def begins(sizes: Places) -> Places:
+    """Return where groups of these sizes begin, and the end of the last."""
+    found = np.zeros(sizes.size + 1, dtype=np.int64)
+    sizes.cumsum(out=found[1:])
+    return found
+
+
 class Layout:
     """Problems on parts of observations, sorted by group: each has one group, or two in order."""
 
@@ -44,9 +51,11 @@ class Layout:
         self.starts = np.ascontiguousarray(starts, dtype=np.int64)
         self.groups = np.ascontiguousarray(groups, dtype=np.int64)
         # An empty last group serves parts with one group only.
-        self._group_sizes = np.append(self.starts[1:] - self.starts[:-1], 0)
-        self.sizes = self._group_sizes[self.groups].sum(axis=1)
-        self.offsets = np.append(0, np.cumsum(self.sizes))
+        sizes = np.zeros(self.starts.size, dtype=np.int64)
+        sizes[:-1] = self.starts[1:] - self.starts[:-1]
+        self._sizes = sizes[self.groups]
+        self.sizes = self._sizes[:, 0] + self._sizes[:, 1]
+        self.offsets = begins(self.sizes)
         self.largest, self.parts = int(self.sizes.max()), len(self.groups)
 
     def rows(self, part: int) -> NDArray[np.int64]:
@@ -58,14 +67,9 @@ class Layout:
     @cached_property
     def all_rows(self) -> NDArray[np.int64]:
         """The sorted observation of each number of an array of all parts."""
-        one, other = self.groups.T
-        place = np.arange(self.offsets[-1]) - np.repeat(self.offsets[:-1], self.sizes)
-        beyond = place - np.repeat(self._group_sizes[one], self.sizes)
-        first, second = (
-            np.repeat(self.starts[one], self.sizes),
-            np.repeat(self.starts[other], self.sizes),
-        )
-        return np.asarray(np.where(beyond < 0, first + place, second + beyond))
+        sizes = self._sizes.ravel()
+        shifts = self.starts[self.groups].ravel() - begins(sizes)[:-1]
+        return np.asarray(np.arange(self.offsets[-1]) + shifts.repeat(sizes))
 
 
 class ClassRows:
@@ -90,8 +94,8 @@ class ClassRows:
         self._store = np.empty(min(n * n, room))
         self._places = np.full((n, groups), -1, dtype=np.int64)
         # Columns of zeros, so that compiled code takes four at a time.
-        self._rows = np.zeros((n, d + -d % 4))
-        self._rows[:, :d] = X
+        zeros = np.zeros((n, -d % 4))
+        self._rows = np.concatenate((X, zeros), axis=1) if zeros.size else np.ascontiguousarray(X)
         self._gamma = float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
         groups_of_rows = [self._rows[a:b].T.reshape(-1) for a, b in pairwise(starts.tolist())]
         self._across = np.concatenate(groups_of_rows)

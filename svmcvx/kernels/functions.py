@@ -130,9 +130,9 @@ def distance_kernel_error(
     shape: tuple[int, ...], d: int, entries: Floats | None = None
 ) -> EntryError:
     """Return that of a kernel exp(−s), s ≥ 0 with a relative error of (d + 4)u: s exp(−s) ≤ 1/e."""
+    m, n = shape
     floor = (0.4 * (d + 8) + 3.0) * U + 1e-300
-    rows = np.full(shape[0], FLAT)
-    return EntryError.none(*shape)._replace(rows=rows, absolute=floor, entries=entries)
+    return EntryError(np.full(m, FLAT), np.zeros(n), np.zeros(m), np.zeros(n), floor, entries)
 
 
 def exponential_error(
@@ -261,7 +261,7 @@ class _Scaled(Kernel):
     gamma: float | str
 
     def __post_init__(self) -> None:
-        _check_parameters(self.get_params())
+        _check_parameters(vars(self))
 
     @property
     def _gamma(self) -> float:

@@ -21,22 +21,12 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate import CheckedParts, check_parts
 from svmcvx.data import CodedLabels, binary_data
-from svmcvx.fast.margin.pairs_passes import (
-    COMPARED,
-    DONE,
-    STATE,
-    STEPS,
-    WAITING,
-    Answers,
-    Problems,
-    drive,
-    settle,
-)
+from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, Answers, Problems, ascend
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
-from svmcvx.kernels.class_rows import ClassRows, Layout
+from svmcvx.kernels.class_rows import ClassRows, Layout, begins
 from svmcvx.kernels.gram import shared_cache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
@@ -200,7 +190,6 @@ class SolvedParts:
         unfinished = [
             solution.status for solution in others.values() if solution.status is not Status.OPTIMAL
         ]
-        times = [self.timings, *(solution.timings for solution in others.values())]
         models: Any = {place: solution.model for place, solution in others.items()}
         members = cache(lambda: self.members(models))
         names = self.labels.classes.tolist()
@@ -236,9 +225,7 @@ class SolvedParts:
             ),
             status=unfinished[0] if unfinished else Status.OPTIMAL,
             solver=others[worst].solver if worst in others else self.solver,
-            timings=Timings(
-                *(sum(getattr(one, clock.name) for one in times) for clock in fields(Timings))
-            ),
+            timings=sum((solution.timings for solution in others.values()), self.timings),
             formulation=self.formulation,
         )
 
@@ -258,11 +245,10 @@ class SolvedParts:
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
     """Return the problems and the positive class of each: the later of a pair, or the one."""
     count = labels.classes.size
-    ends = np.cumsum(np.bincount(labels.codes, minlength=count))
     if scheme == "ovr":
-        return Layout([0, ends[-1]], [[0, -1]] * count), np.arange(count)
+        return Layout([0, len(labels)], [[0, -1]] * count), np.arange(count)
     pairs = _pairs(count)
-    return Layout(np.append(0, ends), pairs), pairs[:, 1]
+    return Layout(begins(np.bincount(labels.codes, minlength=count)), pairs), pairs[:, 1]
 
 
 @cache
@@ -299,11 +285,11 @@ def solve_parts(
     if X.shape[0] > most or (p != 1 and labels.classes.size == 2):
         return None
     C, p = float(C), float(p)
-    costs = C if weight is None else C * weight
+    least, largest = (1.0, 1.0) if weight is None else (weight.min(), weight.max())
     layout, positive = _layout(labels, scheme)
     deadline, room = current(), columns_in(cache_size, 1)
     # Between these the arithmetic of the loop neither over- nor underflows noticeably.
-    if not (np.min(costs) >= 1e-50 and np.max(costs) <= 1e50 and ClassRows.takes(kernel, X, room)):
+    if not (C * least >= 1e-50 and C * largest <= 1e50 and ClassRows.takes(kernel, X, room)):
         return None
     place = np.argsort(labels.codes, kind="stable")
     sorted_X = X[place]
@@ -386,9 +372,7 @@ def ascended(
     built = deadline.seconds
     with deferred_interrupt(deadline.interrupt_requested):
         while first < layout.parts and not deadline.passed():
-            first = drive(first, problem, most, answers, work, tol, BUDGET, passed)
-            if first < layout.parts and status[first] == WAITING:
-                settle(first, problem, answers, tol, passed)
+            first = ascend(first, problem, most, answers, work, tol, BUDGET, passed)
     ended = deadline.seconds
     # Multipliers of an unsolved problem may be out of balance; another method takes it.
     if (status != DONE).any():

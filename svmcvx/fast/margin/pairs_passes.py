@@ -320,18 +320,11 @@ def solve_by_active_set(part, problem, answer, tol, K):
     return False
 
 
-@compiled(nogil=True, allocates=True)
-def settle(part, problem, answer, tol, K):
-    """Try the active-set method on a waiting problem; the pair steps continue from it."""
-    solved = solve_by_active_set(part, problem, answer, tol, K)
-    answer.state[part, SETTLED] = 1.0 if solved else 0.0
-    answer.status[part] = ACTIVE
-
-
-@compiled(nogil=True)
-def drive(first, problem, most, answer, work, tol, budget, K):
-    """Solve from problem `first` to the budget or one for :func:`settle`; return the first open."""
-    spent = 0.0
+@compiled(inner=True)
+def drive(first, problem, most, answer, work, tol, spent, budget, K):
+    """Take pair steps from problem `first` to the budget or to one that waits for the active-set
+    method; return the first open problem, and what was spent.
+    """
     for part in range(first, most.size):
         if answer.status[part] != ACTIVE:
             continue
@@ -380,7 +373,7 @@ def drive(first, problem, most, answer, work, tol, budget, K):
                     # After two steps for each member, and when the steps have doubled again.
                     state[EQUATIONS] = 2.0 * steps
                     answer.status[part] = WAITING
-                    return part
+                    return part, spent
                 if ends or not violation > 0.0 or steps >= most[part]:
                     state[SETTLED] = 0.0
                     balance(own, labels)
@@ -410,7 +403,7 @@ def drive(first, problem, most, answer, work, tol, budget, K):
                         answer.status[part] = STUCK
                         break
             if spent > budget:
-                return part
+                return part, spent
             held = K.used[0]
             room, row, row_other = pieces(i, q, one, other, K)
             if not room:
@@ -454,4 +447,19 @@ def drive(first, problem, most, answer, work, tol, budget, K):
             updated(t, row, second, gradient[:m], up[:m], down[:m], high[:m], low[:m])
             updated(t, row_other, second_other, gradient[m:], up[m:], down[m:], high[m:], low[m:])
             state[STEPS] += 1.0
-    return most.size
+    return most.size, spent
+
+
+@compiled(nogil=True, allocates=True)
+def ascend(first, problem, most, answer, work, tol, budget, K):
+    """Solve from problem `first` to the budget; return the first open problem."""
+    spent = 0.0
+    while first < most.size and spent <= budget:
+        first, spent = drive(first, problem, most, answer, work, tol, spent, budget, K)
+        if first < most.size and answer.status[first] == WAITING:
+            # The pair steps continue from what the active-set method leaves.
+            solved = solve_by_active_set(first, problem, answer, tol, K)
+            answer.state[first, SETTLED] = 1.0 if solved else 0.0
+            answer.status[first] = ACTIVE
+            spent += 10.0 * (problem.offsets[first + 1] - problem.offsets[first]) ** 2
+    return first

@@ -64,12 +64,15 @@ LONGEST_MOVE = 0.5
 
 def positive_sums(terms: Floats) -> Floats:
     """Return the positive part of each row's sum: positive if and only if the exact one is."""
-    found = -remainder(np.zeros(len(terms)), exact(terms))
-    unsure = (found.error > 0) & (np.abs(found.value) <= found.error)
-    for i in np.flatnonzero(unsure):
-        found.value[i] = math.fsum(terms[i].tolist())
-    # Sums beyond the range of doubles are no numbers.
-    return np.where(found.value <= 0, 0.0, np.nan_to_num(found.value, nan=np.inf, posinf=np.inf))
+    sums, found = row_sums(exact(terms)), np.zeros(len(terms))
+    near = np.flatnonzero(~(sums.value < -sums.error))
+    if near.size:
+        closer = -remainder(found[near], exact(terms[near]))
+        for i in np.flatnonzero((closer.error > 0) & (np.abs(closer.value) <= closer.error)):
+            closer.value[i] = math.fsum(terms[near[i]].tolist())
+        # Sums beyond the range of doubles are no numbers.
+        found[near] = np.where(np.isnan(closer.value), np.inf, np.maximum(closer.value, 0.0))
+    return found
 
 
 def cut_off(units: Floats, k: int) -> Floats:
@@ -101,11 +104,13 @@ class Domain(SumOfBounded):
         """Return the largest violation by a sum in each row; 0 only if there is none."""
         if not self.coupled:
             return np.zeros(len(a))
-        own, tops = s[:, None], np.repeat(row_maxima(a)[:, None], self.k, axis=1)
-        sums = [[a, -own]]
+        own = -s[:, None]
+        found = positive_sums(np.hstack([a, own]))
         if self.k > 1:
-            sums += [[tops, -own], [tops[:, 1:], -a]]
-        return np.asarray(np.max([positive_sums(np.hstack(terms)) for terms in sums], axis=0))
+            tops = np.repeat(row_maxima(a)[:, None], self.k, axis=1)
+            for terms in ([tops, own], [tops[:, 1:], -a]):
+                found = np.maximum(found, positive_sums(np.hstack(terms)))
+        return found
 
     def violation(self, a: Floats, s: Floats) -> float:
         """Return the violation of s times the domain; 0 only if there is none."""

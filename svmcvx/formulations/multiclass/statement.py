@@ -203,8 +203,8 @@ class ScoreSpace:
 
     def imbalance(self, alpha: Floats) -> float:
         """Return the largest entry of g_b in absolute value: 0 if and only if it is."""
-        largest = np.abs(self.bounded_balance(alpha).value).max()
-        return float(np.nan_to_num(largest, nan=math.inf, posinf=math.inf))
+        largest = float(np.abs(self.bounded_balance(alpha).value).max())
+        return largest if math.isfinite(largest) else math.inf
 
     @latest
     def gradient(self, alpha: Floats) -> Gradient:
