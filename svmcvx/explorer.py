@@ -140,7 +140,6 @@ def _searches(model: Any) -> bool:
 
 
 def _varied(model: Any, own: Mapping[str, Any]) -> list[str]:
-    """Return the parameters that vary by default."""
     entry = find(model._stated_as())
     path = entry.fast.path if entry is not None and entry.fast is not None else ()
     names = [name for name in path if own.get(name) is not None and name != "eps"]
@@ -308,7 +307,6 @@ class Explorer(ShortRepr):
         return page.replace("/*DATA*/", data.replace("<", "\\u003c"), 1)
 
     def _contents(self, title: str | None) -> dict[str, Any]:
-        """Return what the page shows."""
         entry = find(self.model._stated_as())
         reasons: list[str] = []
         tested = np.searchsorted(self.classes, self.tested[1])

@@ -284,7 +284,6 @@ def _refuse(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
 
 
 def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the features as numbers."""
     import pandas as pd
 
     text = [column for column in features if _is_text(features[column])]

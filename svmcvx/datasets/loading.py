@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -240,14 +241,15 @@ def load(
                 f"{argument} must be a list of names of columns, as in ['id'], got {columns!r}"
             )
     text = os.fspath(name)
+    read = partial(read_file, target=target, drop=drop, keep=keep)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
     if n_features is not None:
         check_whole(n_features, "n_features", 1)
         if not Path(base).is_file():
             raise DataError(f"n_features is for files of LIBSVM, which {base} is not; leave it out")
-        found = read_file(Path(base), target, drop, keep, n_features)
+        found = read(Path(base), n_features=n_features)
     else:
-        found = _load(base, data_dir, target, drop, keep)
+        found = _load(base, data_dir, read)
     if not classes:
         return found
     # A label may begin with a minus sign.
@@ -257,17 +259,11 @@ def load(
     return found.pair(classes[0] + rest, second)
 
 
-def _load(
-    name: str,
-    data_dir: str | os.PathLike[str] | None,
-    target: str | None,
-    drop: Sequence[str],
-    keep: Sequence[str],
-) -> Dataset:
+def _load(name: str, data_dir: Any, read: Callable[[Path], Dataset]) -> Dataset:
     path = Path(name)
     # A name without a folder is first looked up among the known sets.
     if path.is_file() and (path.suffix or os.sep in name):
-        return read_file(path, target, drop, keep)
+        return read(path)
     record = known_sets().get(name)
     own = os.environ.get(ENVIRONMENT_VARIABLE)
     folders: dict[str, Any] = {"data_dir": data_dir, ENVIRONMENT_VARIABLE: own}
@@ -282,7 +278,7 @@ def _load(
     if cached is not None and (cached / f"{name}.npz").is_file():
         return read_npz(cached / f"{name}.npz")
     if path.is_file():
-        return read_file(path, target, drop, keep)
+        return read(path)
     if path.is_dir():
         raise DataError(f"{name} is a folder; name a file in it, or pass it as data_dir")
     if path.suffix or os.sep in name:
@@ -329,14 +325,8 @@ def _of_papers(record: Record, folders: Mapping[str, Any]) -> Dataset:
     try:
         return fetch(record)
     except SvmcvxError as error:
-        elsewhere = (
-            ""
-            if record.download is None
-            else (
-                f"call datasets.load({record.name!r}) once where there is a network and copy the"
-                " cache's file, or "
-            )
-        )
+        elsewhere = f"call datasets.load({record.name!r}) with a network and copy its file, or "
+        elsewhere = "" if record.download is None else elsewhere
         raise type(error)(
             f"{record.name} ({record.title}, {record.size}) is not on this machine: {looked}, then"
             f" at its source: {error}. To have it here, {elsewhere}put {record.name}.npz into a"

@@ -89,22 +89,10 @@ def certify(
     that are not convex (0-1, ramp and l0).
 
     Without it the model is one that scikit-learn has trained, whose problem follows from its
-    parameters.
-
-    ``SVC`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+` with a free intercept: its (w,
-    b) give the upper bound, its multipliers, repaired to exact feasibility, the lower one.
-    ``LinearSVC`` has the intercept as the coefficient of a constant feature with the value
-    ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
-    :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then comes from a solver of this
-    package, so that the gap shows how far the model is from the optimum. With ``penalty="l1"`` it
-    minimises :math:`\|w\|_1 + C\sum_i s_i(1-u_i)_+^2`, whose lower bound is that of the slopes of
-    the losses at the model, or at the stationary point with the same signs. ``NuSVC`` divides its
-    solution by a number ρ and so solves the problem of ``SVC`` at C = 1/ρ, which is its largest
-    multiplier; the interval is that of this problem, for each pair of classes at its own C.
-    ``LogisticRegression`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i\log(1+e^{-u_i})` for two
-    classes and :math:`\tfrac12\|W\|^2 + C\sum_i s_i\log\sum_k e^{f_k(x_i)-f_{y_i}(x_i)}` for more,
-    with free intercepts: the lower bound is that of the probabilities of its model, or of the model
-    after some Newton steps.
+    parameters. The lower bound is that of its own multipliers (``SVC``, ``NuSVC``, which solves the
+    problem of ``SVC`` at the C of its largest multiplier, of each pair of classes its own), of a
+    solver of this package (``LinearSVC``, which keeps no multipliers), or of the slopes of the
+    losses at the model or after some Newton steps (``penalty="l1"``, ``LogisticRegression``).
 
     Parameters
     ----------
@@ -435,7 +423,6 @@ def _certify_problem(problem: FormulationProblem) -> Certificate:
 def _problem_named(
     problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]
 ) -> CertifiedClassifier:
-    """Return the estimator that states a problem."""
     if isinstance(problem, CertifiedClassifier):
         stated: CertifiedClassifier = clone(problem).set_params(**hyperparameters)
         return stated

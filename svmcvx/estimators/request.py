@@ -114,7 +114,7 @@ class Request:
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         with time_limited(self.time_limit) as deadline:
             if self.route != FAST or self.entry is None or self.entry.fast is None:
-                return self._solve(X, y, weights, warm_start, self.solver, self.max_iter)
+                return self._solve(X, y, weights, warm_start)
             fast = self.entry.fast
             own = {name: value for name, value in self.settings.items() if name in fast.settings}
             limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
@@ -136,7 +136,7 @@ class Request:
             if not self.second_opinion or enough or deadline.passed():
                 return found
             try:
-                other = self._solve(X, y, weights, None, "auto", None)
+                other = replace(self, solver="auto", max_iter=None)._solve(X, y, weights, None)
             except (SolverFailed, BuildError) as error:
                 tried = error.attempts if isinstance(error, SolverFailed) else ()
                 return replace(found, attempts=(*found.attempts, *tried))
@@ -144,25 +144,20 @@ class Request:
             return replace(best, attempts=(*found.attempts, *other.attempts))
 
     def _solve(
-        self,
-        X: Any,
-        y: Any,
-        weights: Mapping[str, Any],
-        warm_start: Solution | None,
-        solver: str,
-        max_iter: int | None,
+        self, X: Any, y: Any, weights: Mapping[str, Any], warm_start: Solution | None
     ) -> Solution:
         # Imported here, since it takes cvxpy, and most fits need none.
         from svmcvx.solve import solve
         from svmcvx.solve.policy import iteration_limit
 
+        most = self.max_iter
         return solve(
             self.problem(X, y, **weights),
-            solver=solver,
+            solver=self.solver,
             tol=self.tol,
             verbose=bool(self.verbose),
             warm_start=warm_start,
-            solver_options=None if max_iter is None else iteration_limit(solver, max_iter),
+            solver_options=None if most is None else iteration_limit(self.solver, most),
         )
 
     def problem(self, X: Any, y: Any, **weights: Any) -> FormulationProblem:

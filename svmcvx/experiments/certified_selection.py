@@ -242,7 +242,6 @@ def certified_select(
 
 
 def _ray(machine: Any, ranges: dict[str, Any]) -> Ray:
-    """Return the range of the parameters."""
     kind = type(machine).__name__
     names = next((names for cls, names in VARIES.items() if isinstance(machine, cls)), None)
     if names is None:

@@ -283,7 +283,6 @@ class Ray(NamedTuple):
 
 
 def check_names(ranges: Mapping[str, Any], names: Sequence[str], what: str) -> None:
-    """Raise unless the ranges are of these parameters."""
     unknown = [name for name in ranges if name not in names]
     if unknown or not ranges:
         raise DataError(
@@ -293,7 +292,6 @@ def check_names(ranges: Mapping[str, Any], names: Sequence[str], what: str) -> N
 
 
 def _rule(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[str, Ray]:
-    """Return the rule of the parameters, and their range."""
     kind, rules = type(estimator).__name__, RULES.get(estimator._stated_as() or "", {})
     if not rules:
         raise DataError(
@@ -314,7 +312,6 @@ def _rule(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[str, 
 
 
 def proportional(ranges: dict[str, Any], *, least: float = 0.0, closed: bool = False) -> Ray:
-    """Return the range of proportional parameters."""
     ends = []
     for name, given in ranges.items():
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:

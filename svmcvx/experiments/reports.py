@@ -80,7 +80,6 @@ def report(
     title: str | None = None,
     figures: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Write the page, whole or not at all."""
     check_report()
     heading = escape(title or ("Study" if study is not None else "Comparison"))
     body = [f"<h1>{heading}</h1>"]

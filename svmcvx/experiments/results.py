@@ -339,16 +339,7 @@ class Study:
         corrected t-test at 0.05; a dagger marks models that predict one class only on some split.
         """
         table, bold = self.table(metric, digits), self.leaders(metric, digits)
-        bold = bold.reindex(table.index, fill_value=False)
-
-        def line(name: Any, cells: Any, best: Any) -> list[str]:
-            pairs = zip(cells, best, strict=True)
-            return [
-                tables.escaped(str(name)),
-                *(tables.latex_cell(cell, bold=one) for cell, one in pairs),
-            ]
-
-        rows = [*map(line, table.index, table.to_numpy(), bold.to_numpy())]
+        rows = tables.latex_rows(table, bold.reindex(table.index, fill_value=False))
         rows.insert(-1, [r"\midrule"])
         whole = rf"\multicolumn{{{len(self.models) + 1}}}{{l}}{{%s}} \\"
         if table.map(lambda cell: tables.ONE_CLASS_MARK in cell).any(axis=None):
@@ -356,8 +347,7 @@ class Study:
         name = self._metric(metric)
         if name in self.with_exact():
             rows.append([r"\midrule " + whole % "of every optimal machine, mean of the intervals"])
-            exact = self.exact(metric)
-            rows += map(line, exact.index, exact.to_numpy(), np.zeros(exact.shape, dtype=bool))
+            rows += tables.latex_rows(self.exact(metric))
         header = [tables.escaped(one) for one in (name, *self.models)]
         return tables.written(tables.booktabs(header, rows, "l" + "c" * len(self.models)), path)
 

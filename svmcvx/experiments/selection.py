@@ -437,7 +437,6 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
 def folds_of(
     estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | None = None
 ) -> list[Fold]:
-    """Return the training and test rows of each fold."""
     classes = is_classifier(estimator)
     try:
         if seed is not None and isinstance(cv, numbers.Integral):

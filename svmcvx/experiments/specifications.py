@@ -31,7 +31,6 @@ def value_of(text: str) -> Any:
 
 
 def spaced(low: float, high: float, number: int, spacing: str = "log") -> list[float]:
-    """Return the values of a range."""
     check_choice(spacing, "spacing", tuple(SPACINGS))
     found: list[float] = SPACINGS[spacing](low, high, number).tolist()
     return found

@@ -210,6 +210,13 @@ def latex_cell(text: str, *, bold: bool = False) -> str:
     return rf"$\mathbf{{{body}}}{dagger}$" if bold else f"${body}{dagger}$"
 
 
+def latex_rows(table: pd.DataFrame, bold: pd.DataFrame | None = None) -> list[list[str]]:
+    """Return the index and the cells of a table of text as cells for LaTeX."""
+    cells = table.map(latex_cell)
+    cells = cells if bold is None else cells.mask(bold, table.map(latex_cell, bold=True))
+    return [[escaped(str(name)), *row] for name, *row in cells.itertuples()]
+
+
 def booktabs(header: Sequence[str], rows: Iterable[Sequence[str]], columns: str) -> str:
     """Return a table of cells that are LaTeX already; a row of one cell is a line of its own."""
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", " & ".join(header) + r" \\"]

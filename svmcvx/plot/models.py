@@ -99,27 +99,24 @@ def decision_regions(
     ax = drawing_axes(ax)
     low, high = points.min(axis=0), points.max(axis=0)
     pad = 0.06 * np.where(high > low, high - low, 1.0)
-    horizontal, vertical = np.meshgrid(
-        *(np.linspace(low[j] - pad[j], high[j] + pad[j], GRID) for j in range(2))
-    )
-    grid = np.column_stack([horizontal.ravel(), vertical.ravel()])
+    ends = zip(low - pad, high + pad, strict=True)
+    lines = np.meshgrid(*(np.linspace(*pair, GRID) for pair in ends))
+    shape, grid = lines[0].shape, np.column_stack([line.ravel() for line in lines])
     # A classifier trained on a table knows its columns by their names.
     points_of_grid = type(X)(grid, columns=X.columns) if hasattr(X, "iloc") else grid
     scores = np.asarray(classifier.decision_function(points_of_grid))
     colours = class_colours(classes.size)
     if scores.ndim == 1:
-        lines = _shade_scores(ax, horizontal, vertical, scores.reshape(horizontal.shape), classes)
+        known = _shade_scores(ax, lines, scores.reshape(shape), classes)
     else:
-        predicted = label_codes(
-            classifier, classifier.predict(points_of_grid), grid.shape[0]
-        ).reshape(horizontal.shape)
+        predicted = label_codes(classifier, classifier.predict(points_of_grid), grid.shape[0])
         best = np.partition(scores, -2, axis=1)[:, -2:]
-        lead = (best[:, 1] - best[:, 0]).reshape(horizontal.shape)
-        lines = _shade_classes(ax, horizontal, vertical, predicted, lead, colours)
+        lead = (best[:, 1] - best[:, 0]).reshape(shape)
+        known = _shade_classes(ax, lines, predicted.reshape(shape), lead, colours)
     handles = _draw_points(ax, points, codes, classes, support)
     ax.set_xlabel(names[0] + _scaling(points[:, 0]))
     ax.set_ylabel(names[1] + _scaling(points[:, 1]))
-    legend_below(ax, [*handles, *lines])
+    legend_below(ax, [*handles, *known])
     return entitle(ax, _described(model) if title is None else title)
 
 
@@ -191,9 +188,7 @@ def _lines(*labels: tuple[str, Any]) -> list[Any]:
     ]
 
 
-def _shade_scores(
-    ax: Axes, horizontal: Floats, vertical: Floats, scores: Floats, classes: NDArray[Any]
-) -> list[Any]:
+def _shade_scores(ax: Axes, grid: Any, scores: Floats, classes: NDArray[Any]) -> list[Any]:
     from matplotlib.colors import LinearSegmentedColormap
 
     # Neither flat where a few scores are huge, nor pale where all are small.
@@ -203,9 +198,9 @@ def _shade_scores(
     colours, levels = LinearSegmentedColormap.from_list("scores", ends), [-1.0, 0.0, 1.0]
     steps = np.linspace(-limit, limit, 21)
     clipped = np.clip(scores, -limit, limit)
-    shades = ax.contourf(horizontal, vertical, clipped, levels=steps, cmap=colours)
+    shades = ax.contourf(*grid, clipped, levels=steps, cmap=colours)
     look: Any = {"linestyles": ["--", "-", "--"], "linewidths": [0.9, 1.5, 0.9]}
-    ax.contour(horizontal, vertical, scores, levels=levels, colors=[ink()], **look)
+    ax.contour(*grid, scores, levels=levels, colors=[ink()], **look)
     bar = figure_of(ax).colorbar(
         shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})"
     )
@@ -220,26 +215,19 @@ def _ticks(limit: float) -> list[float]:
 
 
 def _shade_classes(
-    ax: Axes,
-    horizontal: Floats,
-    vertical: Floats,
-    predicted: NDArray[np.intp],
-    lead: Floats,
-    colours: list[str],
+    ax: Axes, grid: Any, predicted: NDArray[np.intp], lead: Floats, colours: list[str]
 ) -> list[Any]:
     edges = np.arange(len(colours) + 1) - 0.5
     tints = [mixed(colour, paper(ax), 0.3) for colour in colours]
-    ax.contourf(horizontal, vertical, predicted, levels=edges, colors=tints)
+    ax.contourf(*grid, predicted, levels=edges, colors=tints)
     for code in np.unique(predicted):
         # The lead with the sign of the region crosses zero on its boundary, smoothly where labels
         # would jump.
         signed = np.where(predicted == code, lead, -lead)
-        ax.contour(horizontal, vertical, signed, levels=[0], colors=[ink()], linewidths=1.4)
+        ax.contour(*grid, signed, levels=[0], colors=[ink()], linewidths=1.4)
     if not lead.min() < 1.0 < lead.max():
         return _lines(("boundary", "-"))
-    ax.contour(
-        horizontal, vertical, lead, levels=[1], colors=[ink()], linestyles="--", linewidths=0.9
-    )
+    ax.contour(*grid, lead, levels=[1], colors=[ink()], linestyles="--", linewidths=0.9)
     return _lines(("boundary", "-"), ("1 above the next class", "--"))
 
 
