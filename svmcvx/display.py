@@ -169,11 +169,7 @@ def html_fields(fields: Fields) -> str:
 
 
 def html_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    *,
-    left: Sequence[int] = (0,),
-    bold: Container[tuple[int, int]] = (),
+    header: Sequence[str], rows: Any, left: Container[int], bold: Container[tuple[int, int]]
 ) -> str:
     """Return a table with the columns `left` aligned left, the others right; some cells bold."""
     sides = ["" if j in left else "text-align:right;" for j in range(len(header))]

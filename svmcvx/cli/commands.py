@@ -107,10 +107,7 @@ def compare(
         raise DataError(f"the picture {plot} must be a .png, .pdf or .svg file")
     parsed = models_of(given, models)
     data = load(given)
-    from svmcvx.data import check_time_limit
     from svmcvx.experiments.comparison import Comparison
-    from svmcvx.experiments.store import progress_bar
-    from svmcvx.system.deadline import time_limited
 
     comparison = Comparison(
         parsed,
@@ -120,17 +117,11 @@ def compare(
         refit=plot is not None,
         **given.of("split seed scale missing tol store proofs guarantee backend n_jobs"),
     )
-    interrupted = False
-    with (
-        time_limited(check_time_limit(given.time_limit)) as deadline,
-        progress_bar(not given.quiet, "models", len(parsed)) as advance,
-    ):
-        try:
-            for _ in comparison.run():
-                advance()
-        except KeyboardInterrupt:
-            interrupted = True
-        late = deadline.passed() and not interrupted
+    late = interrupted = False
+    try:
+        late = comparison.finish(given.time_limit, not given.quiet)
+    except KeyboardInterrupt:
+        interrupted = True
     rows = comparison.rows
     failed = [row["note"] for row in rows if row["status"] == "failed"]
     if failed and len(set(failed)) == 1 and len(failed) == len(rows):

@@ -530,12 +530,7 @@ class CertifiedClassifier(_Fitted):
         return read_only(np.bincount(self._codes[support], minlength=self.classes_.size))
 
 
-NAMES: Final[dict[Any, str]] = {
-    RBF: "rbf",
-    Polynomial: "poly",
-    Sigmoid: "sigmoid",
-    Linear: "linear",
-}
+NAMES: dict[Any, str] = {RBF: "rbf", Polynomial: "poly", Sigmoid: "sigmoid", Linear: "linear"}
 
 
 def as_scikit_learn(model: Model) -> SVC | LinearSVC:

@@ -351,6 +351,23 @@ class Comparison:
                 late = {"status": str(Status.TIME_LIMIT), "note": note, "seconds": 0.0}
                 yield self._taken(task, task.empty_row() | late)
 
+    def finish(
+        self,
+        time_limit: float | None,
+        progress: bool,
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> bool:
+        """Fit all models, under a bar; return whether the time limit passed."""
+        with (
+            time_limited(check_time_limit(time_limit)) as deadline,
+            progress_bar(progress, "models", len(self.named)) as advance,
+        ):
+            for row in self.run():
+                advance()
+                if callback is not None:
+                    callback(row)
+            return deadline.passed()
+
     def _taken(self, task: Task, row: Row) -> Row:
         row |= {**task.names, "conventions": fit.conventions(task.estimator)}
         taken = {name: row.get(name) for name in self._columns}
@@ -486,12 +503,5 @@ def compare(
     for name in ("callback", "progress", "time_limit"):
         del given[name]
     comparison = Comparison(**given)
-    with (
-        time_limited(check_time_limit(time_limit)),
-        progress_bar(progress, "models", len(comparison.named)) as advance,
-    ):
-        for row in comparison.run():
-            advance()
-            if callback is not None:
-                callback(row)
+    comparison.finish(time_limit, progress, callback)
     return comparison.frame()

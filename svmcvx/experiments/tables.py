@@ -24,7 +24,7 @@ ONE_CLASS_MARK: Final = "†"
 EXACT: Final = (*INTERVALS, *(f"{name}_tied" for name in INTERVALS), "mean_test_score")
 P_VALUES: Final = ("t", "corrected_t", "corrected_holm", "wilcoxon", "holm", "mcnemar")
 # Columns of a comparison in a document, and headings that are not their names.
-COMPARED: Final = ("model", "upper", "gap", "*", "exact_accuracy", "n_support", "seconds")
+COMPARED: Final = ("model", "upper", "gap", "exact_accuracy", "n_support", "seconds")
 HEADINGS: Final = {"upper": "objective", "lower": "lower bound", "n_support": "support vectors"}
 
 
@@ -173,7 +173,7 @@ def table_html(
     more = len(table) - len(shown)
     below = display.html_fields([("", f"{more} more rows; .to_html() writes all")]) if more else ""
     cells = {(i, j) for i, j in np.argwhere(bold.to_numpy(dtype=bool)).tolist()}
-    body = display.html_table([*map(str, shown)], shown.to_numpy().tolist(), left=left, bold=cells)
+    body = display.html_table([*map(str, shown)], shown.to_numpy().tolist(), left, cells)
     return display.html_block(title, body, below)
 
 
@@ -234,11 +234,10 @@ def latex_frame(
     if columns is not None:
         known = [*map(str, with_intervals(frame)), *map(str, frame)]
         names = [name for name in columns if check_choice(name, "columns", known) in names]
-    elif {"model", "upper", "train_accuracy"} <= {*frame}:
-        behind = names[names.index("train_accuracy") + 1 : names.index("n_support")]
-        metrics = [name for name in behind if not name.startswith(("exact_", "undecided"))]
-        first, last = COMPARED[: COMPARED.index("*")], COMPARED[COMPARED.index("*") + 1 :]
-        names = [name for name in (*first, *metrics, *last) if name in names]
+    elif {"model", "upper", "train_accuracy", "n_support"} <= {*frame}:
+        whole = [*map(str, frame)]
+        scores = whole[whole.index("train_accuracy") + 1 : whole.index("n_support")]
+        names = [name for name in names if name in {*COMPARED, *scores} - {"undecided"}]
     left = [name not in frame or is_words(frame[name]) for name in names]
     return booktabs(
         [escaped(HEADINGS.get(name, name.replace("_", " "))) for name in names],

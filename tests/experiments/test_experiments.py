@@ -239,6 +239,9 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
     accuracy, lower = table.loc[0, "accuracy"], table.loc[0, "lower"]
     assert short[4] == rf"a\_b & ${accuracy:.2f}$ & ${lower:.4g}$ \\"
     assert short[6].endswith(r"& -- \\")  # no certificate
+    # A column that holds nothing is left out, such as the support vectors of other models.
+    alone = sx.compare({"constant": DummyClassifier()}, X, Y).latex()
+    assert r"model & accuracy & seconds \\" in alone
     with pytest.raises(sx.DataError, match="got 'test_acuracy'; did you mean 'accuracy'"):
         table.latex(columns=["test_acuracy"])
 
