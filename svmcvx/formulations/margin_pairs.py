@@ -130,7 +130,7 @@ class PSVMParts:
     def evaluate(self, point: PartsPoint) -> PartsEvaluation:
         """Return ½‖w‖², C Σ s (1 − u)₊^p, D, and the violation of the box and of y'α = 0."""
         alpha, sizes = np.ascontiguousarray(point.alpha), self.layout.sizes
-        violation, b = self._violations(alpha), cast(Any, np.repeat(point.bias, sizes))
+        violation, b = self._violations(alpha), cast(Any, point.bias.repeat(sizes))
         summed = partial(
             sums_of_parts, starts=self.starts, sizes=sizes, largest=self.layout.largest
         )
@@ -152,12 +152,11 @@ class PSVMParts:
             # Scores are inner products of rows with the normal as it is.
             relative = (roundings(d + shifted) * growth(d)) * lengths
             f = Bounded(
-                self.linear_scores(W),
-                norms * np.repeat(relative, sizes) * GROW + (d + 4.0) * SMALLEST,
+                self.linear_scores(W), norms * relative.repeat(sizes) * GROW + (d + 4.0) * SMALLEST
             )
             if shifted:
                 moved = exact(W) @ self.centre + point.bias
-                b = Bounded(np.repeat(moved.value, sizes), np.repeat(moved.error, sizes))
+                b = Bounded(moved.value.repeat(sizes), moved.error.repeat(sizes))
         # Both exponents are exact.
         given: dict[str, Any] = {"C": exact(self.C), "p": self.p, "weight": self.weight}
         given["summed"] = summed
@@ -172,7 +171,6 @@ class PSVMParts:
         """Return the violations of all problems; multipliers on a grid are added as integers."""
         starts, size = self.starts, np.abs(alpha)
         outside = np.maximum(-alpha, alpha - self.cost_below) if self.p == 1 else -alpha
-        found: Floats = np.maximum(np.maximum.reduceat(outside, starts), 0.0)
         largest = np.maximum.reduceat(size, starts)
         bits = min(LARGEST_BITS, SUM_BITS - int(self.layout.largest).bit_length())
         # A grid no finer than 2⁻¹⁰⁰⁰, so that units are numbers.
@@ -181,7 +179,7 @@ class PSVMParts:
         whole = np.rint(v / unit).astype(np.int64)
         exactly = whole * unit == v
         off = np.ldexp(np.abs(np.add.reduceat(whole, starts)).astype(np.float64), exponent)
-        found = np.maximum(found, off)
+        found: Floats = np.maximum(np.maximum.reduceat(outside, starts), off)
         for part in np.flatnonzero(~np.logical_and.reduceat(exactly, starts)).tolist():
             own = self.layout.of_part(part)
             found[part] = (

@@ -226,7 +226,7 @@ class Kernel(ABC):
         if gamma == "auto":
             variance = 1.0
         elif weight is None and not sp.issparse(X):
-            variance = float(np.var(X))
+            variance = float(X.var())
         else:
             variance = _variance(X, np.ones(X.shape[0]) if weight is None else weight)
         found = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0

@@ -304,7 +304,7 @@ def solve_parts(
     statement = PSVMParts(
         rows=rows,
         layout=layout,
-        y=np.where(labels.codes[place][every] == np.repeat(positive, layout.sizes), 1.0, -1.0),
+        y=np.where(labels.codes[place][every] == positive.repeat(layout.sizes), 1.0, -1.0),
         weight=1.0 if equal or sorted_weight is None else sorted_weight[every],
         C=C,
         p=p,
@@ -375,8 +375,7 @@ def ascended(
             first = ascend(first, problem, most, answers, work, tol, BUDGET, passed)
     ended = deadline.seconds
     # Multipliers of an unsolved problem may be out of balance; another method takes it.
-    if (status != DONE).any():
-        alpha[np.repeat(status != DONE, layout.sizes)] = 0.0
+    alpha[(status != DONE).repeat(layout.sizes)] = 0.0
     return alpha, state[:, STEPS].astype(np.int64), built, ended
 
 

@@ -322,9 +322,7 @@ def solve_by_active_set(part, problem, answer, tol, K):
 
 @compiled(inner=True)
 def drive(first, problem, most, answer, work, tol, spent, budget, K):
-    """Take pair steps from problem `first` to the budget or to one that waits for the active-set
-    method; return the first open problem, and what was spent.
-    """
+    """Take pair steps to the budget or a waiting problem; return the first open one, and costs."""
     for part in range(first, most.size):
         if answer.status[part] != ACTIVE:
             continue
