@@ -139,9 +139,7 @@ _PARAMETERS = "\n    Parameters\n    ----------\n"
 
 
 def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
-    """Write the arguments that a docstring leaves out into its section "Parameters", and return the
-    function or class.
-    """
+    """Write the arguments that a docstring leaves out into its section "Parameters"."""
     head, found, body = (described.__doc__ or "").partition(_PARAMETERS)
     if not found:
         return described
@@ -220,9 +218,7 @@ def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None
 
 
 def what_was_meant(unknown: str, known: list[str]) -> str:
-    """Return what a name that is no argument may have meant, as the end of a message; the names
-    that there are if nothing is near.
-    """
+    """Return what an unknown name may have meant, or the names that there are."""
     weights = [name for name in known if name in WEIGHTS]
     others = ("c", "lambda_", "lamda", "alpha", "reg")
     if weights and (unknown in WEIGHTS or unknown.lower() in others):

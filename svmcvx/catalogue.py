@@ -48,18 +48,14 @@ HOW: Final = (
 
 
 class SizeLimits(NamedTuple):
-    """Numbers of observations up to which a general solver may do better, without and with a
-    kernel.
-    """
+    """Observations up to which a general solver may do better, without and with a kernel."""
 
     linear: int = 0
     kernel: int = 0
 
 
 class Capabilities(NamedTuple):
-    """What data a formulation takes beside dense and sparse matrices: kernels, more than two
-    classes in one problem, and (its specialised solver, without a kernel) rows in blocks.
-    """
+    """Whether a formulation takes kernels, several classes, and (its solver) rows in blocks."""
 
     kernel: bool = True
     several_classes: bool = False
@@ -234,10 +230,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="conic loss: the 0-1 loss relaxed to a semidefinite program",
             source="CepedaGomezHan",
             statement="conic_loss.statement:ConicLoss",
-            builders=(
-                *_builders("conic_loss.problems", "conic_sdp", lam=1.0),
-                *_builders("conic_loss.problems", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
-            ),
+            builders=_builders("conic_loss.problems", "conic_sdp", lam=1.0)
+            + _builders("conic_loss.problems", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
             regulariser="‖w‖² (no ½)",
             losses="λ Σ loss_i",
             intercept="a constant feature, penalised with the rest",
@@ -276,10 +270,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="its predecessor ODML (margin mean and variance)",
             source="ZhangZhou",
             statement="margin_distribution:ODML",
-            builders=(
-                *_builders(_MARGINS, "odml_dual", "odml_primal", lam1=0.1, lam2=0.1, C=1.0),
-                *_builders(_MARGINS, "odml_hard_margin", lam1=0.1, lam2=0.1),
-            ),
+            builders=_builders(_MARGINS, "odml_dual", "odml_primal", lam1=0.1, lam2=0.1, C=1.0)
+            + _builders(_MARGINS, "odml_hard_margin", lam1=0.1, lam2=0.1),
             takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="(1/n) Σ …",
@@ -353,10 +345,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="M3SVM: largest minimum margin between classes, ISM3",
             source="NieHaoWang",
             statement="multiclass.machines:M3SVM",
-            builders=(
-                *_builders("multiclass.problems", "m3svm", lam=0.1, p=2.0),
-                *_builders("multiclass.problems", "m3svm_hard_margin", p=2.0),
-            ),
+            builders=_builders("multiclass.problems", "m3svm", lam=0.1, p=2.0)
+            + _builders("multiclass.problems", "m3svm_hard_margin", p=2.0),
             takes=Capabilities(kernel=False, several_classes=True),
             regulariser="λ Σ_{k<l} ‖w_k − w_l‖^p + ε(‖W‖² + ‖b‖²)",
             losses="Σ (no average)",

@@ -76,11 +76,10 @@ def check_features(
     else:
         checked = np.ascontiguousarray(array, dtype=np.float64)
     values = checked.data if sparse else checked
-    if not np.isfinite(values).all():
+    finite = np.isfinite(values)
+    if not finite.all():
         bad = np.zeros(d, dtype=bool)
-        bad[
-            checked.indices[~np.isfinite(values)] if sparse else ~np.isfinite(values).all(axis=0)
-        ] = 1
+        bad[checked.indices[~finite] if sparse else ~finite.all(axis=0)] = True
         kind = "NaN" if np.isnan(values).any() else "infinity"
         raise DataError(
             f"{name} contains {kind} in {_columns(bad, X)}; impute or drop these values first"
@@ -132,8 +131,7 @@ def check_labels(y: Any, n: int, *, binary: bool = False) -> tuple[NDArray[np.in
     """Return class indices and the sorted classes."""
     if y is None:
         raise DataError(
-            "a classifier requires y to be passed, but the target y is None; pass one label an"
-            " observation"
+            "a classifier requires y to be passed, but the target y is None; pass one label a row"
         )
     codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else coded_labels(y, n, "y")
     if codes.size != n:
@@ -157,10 +155,7 @@ def coded_labels(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[A
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise DataError(
-            f"{name} must be one-dimensional with one label an observation, got shape"
-            f" {labels.shape}"
-        )
+        raise DataError(f"{name} must be one-dimensional, a label a row, got shape {labels.shape}")
     if labels.shape[0] != n:
         raise DataError(_lengths(labels.shape[0], n, name))
     if labels.dtype.kind == "f":
@@ -246,9 +241,7 @@ def _ends(interval: str) -> tuple[float, float]:
 
 
 def check_number(value: Any, name: str, interval: str = "", *, why: str = "") -> float:
-    """Return `value` as a finite float in an interval such as ``"[0, 1)"``, by default that of the
-    table :data:`CONSTRAINTS`, or raise a :class:`DataError`.
-    """
+    """Return a finite float in an interval such as ``"[0, 1)"``, by default that of CONSTRAINTS."""
     if not interval:
         interval, why = CONSTRAINTS.get(name, "(-inf, inf)"), _WHY.get(name, "")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
@@ -268,9 +261,7 @@ def check_number(value: Any, name: str, interval: str = "", *, why: str = "") ->
 
 
 def check_costs(C: float, weight: Floats) -> None:
-    """Raise a :class:`DataError` unless all costs :math:`C s_i` are numbers whose products still
-    are.
-    """
+    """Raise a :class:`DataError` unless all costs :math:`C s_i` and their products are numbers."""
     with np.errstate(over="ignore", under="ignore"):
         costs = C * weight
     smallest, largest = float(costs.min(initial=1.0)), float(costs.max(initial=1.0))
@@ -324,7 +315,6 @@ class BinaryData:
 
     @cached_property
     def n(self) -> int:
-        """Number of observations."""
         return int(self.y.size)
 
     @cached_property
@@ -358,12 +348,10 @@ class MulticlassData:
 
     @property
     def n(self) -> int:
-        """Number of observations."""
         return int(self.codes.size)
 
     @property
     def c(self) -> int:
-        """Number of classes."""
         return int(self.classes.size)
 
 
@@ -373,9 +361,7 @@ def multiclass_data(X: Any, y: Any, sample_weight: Any = None) -> MulticlassData
 
 
 def _validated(X: Any, y: Any, sample_weight: Any, *, binary: bool) -> tuple[Any, ...]:
-    """Return rows, classes' numbers and weights of the rows of positive weight, their places, the
-    classes, the number of all rows, and the name of the data.
-    """
+    """Return the fields of validated data, for the rows of positive weight."""
     # Features that were validated with their labels are not looked at again.
     same = isinstance(y, CodedLabels) and y.features is X
     features = X if same else check_features(X)

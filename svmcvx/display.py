@@ -60,9 +60,7 @@ def number(value: Any, digits: int = 6) -> str:
 
 
 def interval(lower: float | None, upper: float, most: int = 17) -> tuple[str, str]:
-    """Return both ends with as many digits as show that they differ, and one more; at least 7 and
-    at most `most`, by default those that distinguish all doubles.
-    """
+    """Return both ends with one digit more than shows that they differ, from 7 to `most`."""
     digits = 7
     if lower is not None and lower != upper and math.isfinite(lower) and math.isfinite(upper):
         # Numbers that differ by a rounding at one length may be the same text at the next.

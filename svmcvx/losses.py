@@ -71,9 +71,7 @@ def smoothed_hinge(u: Floats, delta: float) -> Floats:
 
 
 def variance_multipliers(u: Floats, lam1: float, share: Floats) -> Floats:
-    r"""Return :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)`, the derivative of
-    :math:`\lambda_1\sum_i c_i(u_i-\bar u)^2`.
-    """
+    r"""Return the derivative :math:`\tau_i` of :math:`\lambda_1\sum_i c_i(u_i-\bar u)^2`."""
     derivative = 2.0 * lam1 * share * (u - float(share @ u))
     return np.asarray(derivative - share * float(derivative.sum()))
 

@@ -44,9 +44,7 @@ def _random(seed: int, *path: int) -> np.random.Generator:
 
 
 def outlier_rule(p: int, *, seed: int) -> LinearRule:
-    """Return the Bayes rule of :func:`outlier_data` with the same seed: the hyperplane through 0
-    orthogonal to d.
-    """
+    """Return the Bayes rule of :func:`outlier_data` with the same seed: a hyperplane through 0."""
     return LinearRule(_random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1)), 0.0)
 
 
@@ -85,9 +83,7 @@ def outlier_data(
 
 
 def label_noise_rule(p: int, *, seed: int) -> LinearRule:
-    """Return the hyperplane that separates :func:`label_noise_data` with the same seed before
-    labels are flipped.
-    """
+    """Return the hyperplane of the labels of :func:`label_noise_data` before they are flipped."""
     drawn = _random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1) + 1)
     return LinearRule(drawn[1:], float(drawn[0]))
 
@@ -95,9 +91,7 @@ def label_noise_rule(p: int, *, seed: int) -> LinearRule:
 def label_noise_data(
     n: int, p: int, *, tau: float, seed: int, sample: int = 0
 ) -> tuple[Floats, NDArray[np.intp]]:
-    """Draw features uniform on [−1, 1] with the labels of a random hyperplane, each flipped with
-    probability `tau`.
-    """
+    """Draw features uniform on [−1, 1], and labels of a hyperplane, flipped with probability τ."""
     n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
     tau = check_number(tau, "tau", "[0, 0.5]")
     rule = label_noise_rule(p, seed=seed)

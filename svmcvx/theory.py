@@ -554,15 +554,8 @@ def _odm(statement: ODM, theta: Floats) -> tuple[float, Floats, dict[str, float]
     ceilings = 2.0 * np.where(short, statement.C1, statement.C2) * statement.share
     weighed = np.abs(theta) * (squares + 1.0 / ceilings)
     smallest = u - 0.5 * theta * squares - np.sqrt(squares * (0.25 * theta**2 * squares + slack))
-    return (
-        slack,
-        smallest,
-        {
-            "below": float(weighed[short].sum()) / n,
-            "above": float(weighed[long].sum()) / n,
-            "band": statement.D * float(short.sum() - long.sum()) / n,
-        },
-    )
+    terms = {"below": float(weighed[short].sum()) / n, "above": float(weighed[long].sum()) / n}
+    return slack, smallest, {**terms, "band": statement.D * float(short.sum() - long.sum()) / n}
 
 
 def _odml(statement: ODML, multipliers: Floats) -> tuple[float, Floats, dict[str, float]]:
@@ -588,12 +581,7 @@ def _odml(statement: ODML, multipliers: Floats) -> tuple[float, Floats, dict[str
         radius = np.sqrt(product(z, z) * (0.25 * product(g, g) + slack))
         smallest = u + 0.5 * product(z, g) - radius
     at_ceiling = alpha >= statement.C * c * (1.0 - 1e-9)
+    free = float((alpha * dot(z, z))[~at_ceiling].sum()) / n
     # Where less of R remains in the direction of an observation, digits are lost.
-    return (
-        slack,
-        np.where(remaining > 1e-8, smallest, -np.inf),
-        {
-            "free": float((alpha * dot(z, z))[~at_ceiling].sum()) / n,
-            "ceiling": float(at_ceiling.sum()) / n,
-        },
-    )
+    smallest = np.where(remaining > 1e-8, smallest, -np.inf)
+    return slack, smallest, {"free": free, "ceiling": float(at_ceiling.sum()) / n}

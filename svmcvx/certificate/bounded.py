@@ -188,9 +188,8 @@ class Bounded:
 
     def widened(self, by: Bounded | float) -> Bounded:
         """Return the same value with an error enlarged by a number, or by its upper end."""
-        return Bounded(
-            self.value, (self.error + (by.upper if isinstance(by, Bounded) else by)) * GROW
-        )
+        more = by.upper if isinstance(by, Bounded) else by
+        return Bounded(self.value, (self.error + more) * GROW)
 
     @property
     def size(self) -> int:
@@ -205,9 +204,8 @@ class Bounded:
         return Bounded(self.value.T, self.error if isinstance(self.error, float) else self.error.T)
 
     def __getitem__(self, index: Any) -> Bounded:
-        return Bounded(
-            self.value[index], self.error if isinstance(self.error, float) else self.error[index]
-        )
+        error = self.error if isinstance(self.error, float) else self.error[index]
+        return Bounded(self.value[index], error)
 
     # Sums: |fl(x) − x| ≤ u |fl(x)|. A sum below 2⁻¹⁰²¹ is exact, so underflow loses nothing.
 
@@ -519,10 +517,8 @@ def exp(x: R) -> R:
         return np.exp(x)
     value = np.exp(x.value)
     growth = 0.0 if x.is_exact else expm1_above(x.error)
-    error = (
-        value * (growth + ELEMENTARY) + np.where(value < SMALL, LOST * (1.0 + growth), 0.0)
-    ) * GROW
-    return Bounded(value, error[()])
+    lost = np.where(value < SMALL, LOST * (1.0 + growth), 0.0)
+    return Bounded(value, ((value * (growth + ELEMENTARY) + lost) * GROW)[()])
 
 
 def log(x: R) -> R:
@@ -559,9 +555,8 @@ def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.where(mask, x, y)
     (a, r), (b, q) = parts_of(x), parts_of(y)
-    return Bounded(
-        np.where(mask, a, b), 0.0 if _is_exact(r) and _is_exact(q) else np.where(mask, r, q)
-    )
+    error = 0.0 if _is_exact(r) and _is_exact(q) else np.where(mask, r, q)
+    return Bounded(np.where(mask, a, b), error)
 
 
 def signed(y: Floats, x: R) -> R:
@@ -622,18 +617,16 @@ def weighted_total(weight: Any, x: Any) -> Any:
 
 def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
     """Return a sum over rows, in parts that stay in a processor's cache if there are many rows."""
-    n = max(
-        np.shape(parts_of(array)[0])[0] if np.ndim(parts_of(array)[0]) else 0 for array in arrays
-    )
+    shapes = [np.shape(parts_of(array)[0]) for array in arrays]
+    n = max(shape[0] if shape else 0 for shape in shapes)
     if n < 2 * PART_ROWS:
         return term(*arrays)
-    parts = [slice(start, start + PART_ROWS) for start in range(0, n, PART_ROWS)]
-    return total(
-        [
-            term(*(array if np.ndim(parts_of(array)[0]) == 0 else array[part] for array in arrays))
-            for part in parts
-        ]
-    )
+    sums = []
+    for start in range(0, n, PART_ROWS):
+        part = slice(start, start + PART_ROWS)
+        pieces = (x[part] if shape else x for x, shape in zip(arrays, shapes, strict=True))
+        sums.append(term(*pieces))
+    return total(sums)
 
 
 @quietly
@@ -662,9 +655,8 @@ def sums_of_parts(x: Bounded, *, starts: Any, sizes: Any, largest: int) -> Bound
 def row_maxima(x: Any) -> Any:
     """Return the largest entry of each row; it does not move by more than the largest error."""
     if isinstance(x, Bounded):
-        return Bounded(
-            row_maxima(x.value), x.error if isinstance(x.error, float) else row_maxima(x.error)
-        )
+        error = x.error if isinstance(x.error, float) else row_maxima(x.error)
+        return Bounded(row_maxima(x.value), error)
     # Reductions along short rows are slow: up to 12 columns are taken one by one.
     return functools.reduce(np.maximum, x.T) if 0 < x.shape[1] <= 12 else np.asarray(x.max(axis=1))
 
@@ -721,9 +713,8 @@ def log1p_sum_exp(x: Any) -> Any:
     value = top + np.log1p(row_sums(terms))
     if not isinstance(x, Bounded):
         return value
-    return _softened(
-        value, x.error if isinstance(x.error, float) else row_maxima(x.error), a.shape[1]
-    )
+    reach = x.error if isinstance(x.error, float) else row_maxima(x.error)
+    return _softened(value, reach, a.shape[1])
 
 
 def _softened(value: Floats, reach: Any, k: int) -> Bounded:

@@ -116,9 +116,7 @@ class Certificate:
         return self.gap <= tol
 
     def require(self, tol: float = 1e-6) -> Certificate:
-        """Return this certificate, or raise :class:`~svmcvx.errors.NotCertified` if its gap exceeds
-        `tol`.
-        """
+        """Return this certificate; raise NotCertified if its gap is above `tol`."""
         if not self.is_certified(tol):
             raise NotCertified(
                 f"the relative gap {self.gap:.2g} exceeds {tol:.2g}: the optimum lies in"
@@ -172,9 +170,7 @@ class Checked(Generic[M]):
 def _evaluated(
     statement: Statement, models: Sequence[M], proved: float
 ) -> list[tuple[M, Bounded, float]]:
-    """Return the models that have an objective value, that value, and its upper end, up to the
-    first one that nothing is preferred to, given a `proved` lower bound.
-    """
+    """Return models with their objectives and upper ends, until none can be preferred."""
     found = []
     for model in models:
         upper = statement.evaluate(model)
@@ -195,11 +191,8 @@ def _bounds(
     best_dual: Dual = {}
     for dual in duals:
         violation = statement.dual_violation(dual)
-        point = (
-            statement.repair(dual)
-            if repair and (violation != 0 or statement.repair_improves)
-            else dual
-        )
+        improves = repair and (violation != 0 or statement.repair_improves)
+        point = statement.repair(dual) if improves else dual
         # The repair is not trusted either: its result is tested like any other point.
         if (violation if point is dual else statement.dual_violation(point)) == 0:
             bound = statement.evaluate_dual(point)
@@ -250,17 +243,23 @@ def check(
         )
     best_high = min(high for *_, high in uppers)
     best_low = max((low for *_, low in lowers), default=-math.inf)
-    stated = -math.inf
+    stated, said = -math.inf, {}
     if solver_bound is not None and math.isfinite(solver_bound.value):
-        stated = solver_bound.value - solver_bound.allowance
+        stated, by = solver_bound.value - solver_bound.allowance, SEARCHED[statement.kind]
+        said = {f"{by}_bound": solver_bound.value, f"{by}_allowance": solver_bound.allowance}
+        if stated > best_high:
+            raise NotCertified(
+                f"the {by}'s bound {solver_bound.value!r} exceeds the objective {best_high!r} of a"
+                f" feasible point by more than its tolerance {solver_bound.allowance:.2g}: it is"
+                " wrong"
+            )
     # Of the interval that will be returned: what a search has proved counts too.
     width = best_high - max(best_low, stated)
     width = max(width, 0.0) if math.isfinite(width) else 0.0
     # A candidate listed earlier (for example a sparser model) is preferred if it widens the
     # interval by no more than a tenth, or by 1e-9 of the optimum.
-    slack = (
-        max(0.1 * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
-    )
+    little = PREFERENCE_RELATIVE * abs(best_high) if math.isfinite(best_high) else 0.0
+    slack = max(0.1 * width, little)
     model, upper, high = next(entry for entry in uppers if entry[2] <= best_high + slack)
     if relative_gap(max(best_low, stated), best_high) > 0.99:
         # Where rounding is all of an interval in any case, the values themselves are compared.
@@ -278,21 +277,10 @@ def check(
             f"the dual bound {low!r} exceeds the objective {high!r} by more than rounding; please"
             " report this as a defect"
         )
-    residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
-    residuals |= statement.residuals(model, best_dual)
-    if solver_bound is not None and math.isfinite(solver_bound.value):
-        stated_by = SEARCHED[statement.kind]
-        residuals |= {
-            f"{stated_by}_bound": solver_bound.value,
-            f"{stated_by}_allowance": solver_bound.allowance,
-        }
-        if stated > best_high:
-            raise NotCertified(
-                f"the {stated_by}'s bound {solver_bound.value!r} exceeds the objective"
-                f" {best_high!r} of a feasible point by more than its tolerance"
-                f" {solver_bound.allowance:.2g}: it is wrong"
-            )
+    if said:
         low = stated if low is None else max(low, stated)
+    residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
+    residuals |= {**statement.residuals(model, best_dual), **said}
     certificate = Certificate(
         _mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals
     )
@@ -313,10 +301,7 @@ class CheckedParts:
 
     @cached_property
     def gaps(self) -> list[float]:
-        return [
-            relative_gap(low, high)
-            for low, high in zip(self.lower.tolist(), self.upper.tolist(), strict=True)
-        ]
+        return list(map(relative_gap, self.lower.tolist(), self.upper.tolist()))
 
     def certificate(self, part: int) -> Certificate:
         lower = float(self.lower[part])

@@ -79,9 +79,8 @@ class Ball:
     @classmethod
     def around(cls, x: Bounded) -> Ball:
         """Return the point of numbers with an error each."""
-        return cls(
-            x.value, norm_above(np.broadcast_to(x.error, x.shape)) if np.any(x.error) else 0.0
-        )
+        off = norm_above(np.broadcast_to(x.error, x.shape)) if np.any(x.error) else 0.0
+        return cls(x.value, off)
 
     @property
     def largest(self) -> Bounded:
@@ -89,12 +88,10 @@ class Ball:
         return Bounded(float(np.abs(self.value).max(initial=0.0)), self.distance)
 
     def __add__(self, other: Ball) -> Ball:
-        value = self.value + other.value
+        value, off = self.value + other.value, self.distance + other.distance
         if self._is_nothing() or other._is_nothing():
-            return Ball(value, self.distance + other.distance)
-        return Ball(
-            value, (self.distance + other.distance + roundings(1) * norm_above(value)) * GROW
-        )
+            return Ball(value, off)
+        return Ball(value, (off + roundings(1) * norm_above(value)) * GROW)
 
     def __sub__(self, other: Ball) -> Ball:
         return self + Ball(-other.value, other.distance)
@@ -170,9 +167,7 @@ class Rows:
         d = int(self.X.shape[1])
         if sp.issparse(self.X):
             M = np.asarray((self.X.T @ (sp.diags_array(c) @ self.X)).toarray())
-            terms = (
-                int(np.bincount(self.X.indices, minlength=1).max(initial=0)) if self.X.nnz else 0
-            )
+            terms = int(np.bincount(self.X.indices, minlength=1).max())
         else:
             M = np.zeros((d, d))
             for start in range(0, c.size, PART):
@@ -180,9 +175,8 @@ class Rows:
                 M += part.T @ (c[start : start + PART, None] * part)
             terms = min(PART, c.size) + c.size // PART + 1
         trace = total(square(sqrt(exact(c)) * self.norms)).upper
-        return Ball(
-            (M + M.T) / 2.0, float(inner_error(terms + 4 + 2 * self.shifted, trace)) + d * UNDERFLOW
-        )
+        lost = float(inner_error(terms + 4 + 2 * self.shifted, trace))
+        return Ball((M + M.T) / 2.0, lost + d * UNDERFLOW)
 
     def combined(self, v: Floats | Bounded) -> Ball:
         """Return ``X'v``, the sum of the rows with coefficients v or with each column of v."""
@@ -228,9 +222,8 @@ def spectrum_above(A: Floats, error: float) -> Spectrum:
     if not np.isfinite(A).all():
         return Spectrum(np.full(n, math.inf), np.eye(n), math.inf)
     values, vectors = sl.eigh(A, check_finite=False)
-    return Spectrum(
-        values, vectors, (exact(largest_eigenvalue_above(A, float(values[-1]))) + error).upper
-    )
+    largest = exact(largest_eigenvalue_above(A, float(values[-1])))
+    return Spectrum(values, vectors, (largest + error).upper)
 
 
 def backward_error(n: int) -> Bounded:

@@ -50,11 +50,8 @@ class Evaluation(Bounded):
     def of(cls, *, regulariser: Bounded, losses: Bounded) -> Evaluation:
         """Return the sum of two terms, which remembers them."""
         found = regulariser + losses
-        return cls(
-            found.value,
-            found.error,
-            {"regulariser": float(regulariser.value), "losses": float(losses.value)},
-        )
+        terms = {"regulariser": float(regulariser.value), "losses": float(losses.value)}
+        return cls(found.value, found.error, terms)
 
     @classmethod
     def at_most(cls, high: float, *, regulariser: float, losses: float) -> Evaluation:

@@ -23,6 +23,7 @@ from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.kernels import Kernel, KernelLike, Precomputed
 from svmcvx.model import BinaryModel, KernelModel, Model
 from svmcvx.proofs import Statement
+from svmcvx.proofs.blocks import FORMULATIONS as PROVED_IN_BLOCKS
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
 Result = TypeVar("Result")
@@ -36,9 +37,6 @@ ON_SUPPORT = 1e-7
 # Relative amounts by which a point is moved to the inside of its bounds, in turn, until rounding
 # leaves it there.
 SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-3)
-
-# Formulations whose proofs are checked block by block.
-PROVED_IN_BLOCKS = ("psvm", "penalised psvm", "odm")
 
 
 def latest(method: Callable[[Any, Floats], Result]) -> Callable[[Any, Floats], Result]:

@@ -166,9 +166,7 @@ class KernelColumns:
         )
 
     def _by_tiles(self, add: Callable[[slice, Self, slice, NDArray[Any]], None]) -> int:
-        """Call a function with rows, columns, their places and a buffer, for each tile; return the
-        number of tiles across.
-        """
+        """Call a function for each tile (rows, columns, places, buffer); return tiles across."""
         m, n = self.shape
         # Tiles are as high as their entries allow.
         width = max(1, min(n, 512, self.tile_entries))

@@ -355,15 +355,11 @@ class Exponential(_Stationary):
         gamma, d = self._gamma, int(A.shape[1])
         squares, a, b = distances(A, B)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            shift = (
-                (1.02 * 4.0 * (d + 6) * U * gamma)
-                * (a[:, None] + b[None, :])
-                / np.sqrt(np.maximum(squares, 0.0))
-            )
+            lengths = np.sqrt(np.maximum(squares, 0.0))
+            shift = (1.02 * 4.0 * (d + 6) * U * gamma) * (a[:, None] + b[None, :]) / lengths
             # These have a relative error, in the absolute part.
             shift[from_differences(squares, a, b)] = 0.0
-            length = gamma * np.sqrt(np.maximum(squares, 0.0))
-            far = np.exp(np.minimum(1.01 * shift - 0.99 * length, 0.0))
+            far = np.exp(np.minimum(1.01 * shift - 0.99 * gamma * lengths, 0.0))
             entries = np.where(shift <= 0.01, values * 1.01 * shift, far)
         return distance_kernel_error(values.shape, d, np.nan_to_num(entries, nan=1.0))
 
@@ -479,8 +475,7 @@ class Precomputed(Kernel):
     def block(self, A: Any, B: Any) -> Matrix:
         """Refuse: there is no function to evaluate."""
         raise DataError(
-            "a precomputed kernel cannot be evaluated on new rows; pass the matrix between new and"
-            " training observations"
+            "a precomputed kernel cannot be evaluated; pass the matrix of new and training rows"
         )
 
     def diagonal(self, A: Features) -> Floats:
@@ -526,21 +521,18 @@ class CallableKernel(Kernel):
             )
         if not np.isfinite(matrix).all():
             raise DataError(
-                "the kernel function returned NaN or infinity; correct it or drop the rows"
-                " concerned"
+                "the kernel function returned NaN or infinity; correct it or drop these rows"
             )
         return matrix
 
     def diagonal(self, A: Features) -> Floats:
-        return np.array(
-            [float(self.block(A[i : i + 1], A[i : i + 1])[0, 0]) for i in range(A.shape[0])]
-        )
+        rows = (A[i : i + 1] for i in range(A.shape[0]))
+        return np.array([float(self.block(row, row)[0, 0]) for row in rows])
 
     def to_dict(self) -> dict[str, Any]:
         """Refuse: a function cannot be stored without pickle."""
         raise DataError(
-            "a model with a callable kernel cannot be stored in a file; use a named kernel or"
-            " kernel=Precomputed()"
+            "a callable kernel cannot be stored in a file; use a named kernel or Precomputed()"
         )
 
 
@@ -583,8 +575,7 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
         return kernel
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
         raise DataError(
-            f"kernel must be a kernel object, got the class {kernel.__name__}; write"
-            f" {kernel.__name__}()"
+            f"kernel must be an object, got the class {kernel.__name__}; write {kernel.__name__}()"
         )
     return CallableKernel(kernel)
 

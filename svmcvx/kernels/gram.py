@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -242,8 +242,7 @@ class CachedGram:
 class _Entry(NamedTuple):
     """A cached value of a kernel on some arrays, and its memory."""
 
-    kind: str
-    kernel: Kernel | None
+    kind: tuple[str, Kernel | None]
     data: tuple[Any, ...]
     value: Any
     bytes: float
@@ -267,25 +266,18 @@ class GramCache:
             _shared.reset(token)
 
     def _kept(
-        self,
-        kind: str,
-        kernel: Kernel | None,
-        data: tuple[Any, ...],
-        needed: float,
-        evaluate: Callable[[], Any],
+        self, kind: tuple[str, Kernel | None], data: Any, needed: float, evaluate: Callable[[], Any]
     ) -> Any:
         """Return a cached value, evaluated if it is new; None if there is no room for it."""
         for entry in self._entries:
-            if (entry.kind, entry.kernel) == (kind, kernel) and all(
-                map(same_rows, entry.data, data)
-            ):
+            if entry.kind == kind and all(map(same_rows, entry.data, data)):
                 return entry.value
         if needed > self._budget:
             return None
         while needed > self._budget - sum(entry.bytes for entry in self._entries):
             self._entries.pop(0)
         own = tuple(array.copy() for array in data)
-        self._entries.append(_Entry(kind, kernel, own, evaluate(), needed))
+        self._entries.append(_Entry(kind, own, evaluate(), needed))
         return self._entries[-1].value
 
     def gram(
@@ -295,7 +287,7 @@ class GramCache:
         # The matrix and a factor of the same size.
         needed = 16.0 * float(X.shape[0]) ** 2
         found: CachedGram | None = self._kept(
-            "gram", kernel, (X,), needed, lambda: CachedGram(kernel, X, evaluate())
+            ("gram", kernel), (X,), needed, lambda: CachedGram(kernel, X, evaluate())
         )
         return found
 
@@ -303,17 +295,11 @@ class GramCache:
         self, kernel: Kernel | None, X: Floats, starts: NDArray[np.int64], room: int
     ) -> ClassRows:
         """Return rows of a kernel matrix by group, kept once computed if there is room for all."""
-        needed = float(X.shape[0]) ** 2
+        needed, made = float(X.shape[0]) ** 2, partial(ClassRows, kernel, X, starts, room)
         found: ClassRows | None = None
         if needed <= room:
-            found = self._kept(
-                "rows",
-                kernel,
-                (X, starts),
-                8.0 * needed,
-                lambda: ClassRows(kernel, X, starts, room),
-            )
-        return found or ClassRows(kernel, X, starts, room)
+            found = self._kept(("rows", kernel), (X, starts), 8.0 * needed, made)
+        return found or made()
 
 
 _shared: ContextVar[GramCache | None] = ContextVar("svmcvx_gram_cache", default=None)

@@ -220,9 +220,7 @@ def as_matrix(values: Any) -> Matrix:
 
 
 def inverse_form(A: Matrix, c: Balls, what: str) -> Balls:
-    """Return an upper bound on c'A⁻¹c, by any x: 2c'x − x'Ax + r'A⁻¹r with r = c − Ax; refuse a
-    symmetric matrix that is not proved to be positive definite.
-    """
+    """Bound c'A⁻¹c above by 2c'x − x'Ax + r'A⁻¹r with r = c − Ax, or refuse A as indefinite."""
     n = A.nrows()
     middle = np.array([float(x) for x in A.mid().entries()]).reshape(n, n)
     if not np.isfinite(middle).all():

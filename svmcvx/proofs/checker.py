@@ -270,8 +270,7 @@ def _verified_in_blocks(
     try:
         if claim.test is not None or tested:
             raise ProofRejected(
-                "rows in blocks are checked for both ends alone, not for scores of test rows; load"
-                " the data"
+                "rows in blocks are checked for both ends, not for scores of test rows; load them"
             )
         upper, lower, name = enclosures(claim, X, y)
     except ProofRejected as refusal:
@@ -375,10 +374,7 @@ def _failure(claim: Proof, upper: End, lower: End | None) -> str:
     if claim.lower is None or (lower is not None and lower.low >= claim.lower):
         return ""
     if lower is None:
-        return (
-            f"the proof claims the lower end {claim.lower!r} and has no dual point that would"
-            " prove it"
-        )
+        return f"the proof claims the lower end {claim.lower!r} and has no dual point for it"
     what = f"the dual objective is at least {lower.low!r} but at most {lower.high!r}"
     if claim.tree:
         what = f"the record of the search proves {lower.low!r}"

@@ -41,6 +41,7 @@ from svmcvx.proofs.statement import (
     exactly,
     plain,
     require_arrays,
+    require_keys,
 )
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -175,14 +176,7 @@ def _compression(name: str, content: bytes) -> int:
 
 
 class ProofFile:
-    """An open file of a proof, whose header has been held against the tables of the format; arrays,
-    those of the statement too, are read by :meth:`read`.
-    """
-
-    statement: Statement
-    claim: dict[str, Any]
-    shapes: dict[str, Sizes]
-    test: dict[str, Any] | None
+    """An open proof, whose header has been checked; arrays are read by :meth:`read`."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = path
@@ -216,8 +210,7 @@ class ProofFile:
         wanted = {f"{name}.npy": name for name in self.shapes}
         for strange in sorted(self._members.keys() ^ {HEADER, DIGEST, *wanted})[:1]:
             raise DataError(
-                f"{self.path} is damaged: its header and its member {strange!r} do not belong"
-                " together"
+                f"{self.path} is damaged: header and member {strange!r} do not belong together"
             )
         if self._members[DIGEST].file_size != 64:
             raise DataError(f"{self.path} is damaged: its digest is not one of 64 digits")
@@ -304,10 +297,7 @@ def _archive(
     members = archive.infolist()
     names = {member.filename: member for member in members}
     if "header.npy" in names:
-        raise DataError(
-            f"{path} has proof format 1, which is not read any more: it can be forged; solve again"
-            " and save a new proof"
-        )
+        raise DataError(f"{path} has proof format 1, which is not read any more; save a new proof")
     if HEADER not in names:
         raise DataError(f"{path} is not the file of a proof: it has no header")
     why = ""
@@ -342,24 +332,21 @@ def _header(
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
     version = content.get("version")
     if type(version) is not int or version != FORMAT_VERSION:
-        raise DataError(
-            f"{path} has another proof format than {FORMAT_VERSION}, which this svmcvx reads;"
-            " upgrade svmcvx"
-        )
+        raise DataError(f"{path} has another proof format than {FORMAT_VERSION}; upgrade svmcvx")
     tested = ("test",) if "test" in content else ()
-    _require_keys(content, "header", ("format", "version", "statement", "claim", "arrays", *tested))
-    said = dict(_require_keys(content["statement"], "statement", FIELDS))
+    require_keys(content, "header", ("format", "version", "statement", "claim", "arrays", *tested))
+    said = dict(require_keys(content["statement"], "statement", FIELDS))
     if isinstance(said["hyperparameters"], dict):
         numbers = said["hyperparameters"].items()
         said["hyperparameters"] = {name: math.inf if x == "inf" else x for name, x in numbers}
     statement = Statement(**said)
-    claim = checked_claim(said["formulation"], _require_keys(content["claim"], "claim", CLAIM))
+    claim = checked_claim(said["formulation"], require_keys(content["claim"], "claim", CLAIM))
     if not isinstance(content["arrays"], dict):
         raise DataError("the arrays of the header of a proof must be given by their names")
     shapes = {}
     for name, described in content["arrays"].items():
         what = f"array {name[:40]!r}"
-        shape = _require_keys(described, what, ("dtype", "shape"))["shape"]
+        shape = require_keys(described, what, ("dtype", "shape"))["shape"]
         sizes = shape if isinstance(shape, list) else [None]
         if not all(type(size) is int and 0 <= size < 2**48 for size in sizes):
             raise DataError(
@@ -371,14 +358,6 @@ def _header(
     test = checked_test(statement, content["test"]) if tested else None
     require_arrays(statement, claim["kind"], shapes, test)
     return statement, claim, shapes, test
-
-
-def _require_keys(content: Any, what: str, names: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(content, dict) or content.keys() != set(names):
-        raise DataError(
-            f"the {what} of a proof must have the entries {', '.join(names)}, and no others"
-        )
-    return content
 
 
 def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:

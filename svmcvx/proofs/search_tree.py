@@ -51,9 +51,7 @@ def search_bound(space: Space[Any]) -> float:
 
 
 class _Step(NamedTuple):
-    """One bound: a price of each row and the paid budget, a value to be below, flipped marks,
-    multipliers, and an interval.
-    """
+    """One bound: prices, a value to be below, flipped marks, multipliers, and an interval."""
 
     price: float
     height: Floats

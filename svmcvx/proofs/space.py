@@ -209,18 +209,14 @@ def require_symmetric(problem: Problem) -> None:
         for i, j in np.argwhere(np.abs(first - second) > INDEFINITE * np.outer(size[part], size)):
             i, j = used[part][i], used[j]
             raise ProofRejected(
-                f"the precomputed kernel is not symmetric: see its entries ({i}, {j}) and ({j},"
-                f" {i})"
+                f"the precomputed kernel is not symmetric: see entries ({i}, {j}) and ({j}, {i})"
             )
 
 
 def proved_definite(
     problem: Problem, entries: Callable[[Rows, Rows], Inexact]
 ) -> tuple[float, Floats]:
-    """Return how far the kernel may be from semidefinite on the rows that the proof uses,
-    relatively to its diagonal, and this, one entry a row of the data; refuse one that clearly is
-    not.
-    """
+    """Return how far the kernel may be from definite, relatively to its diagonal, and this one."""
     kernel, used, n = problem.kernel, problem.used, problem.used.size
     if n > TESTED and kernel and kernel["name"] != "precomputed":
         raise ProofRejected(

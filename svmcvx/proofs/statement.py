@@ -77,9 +77,7 @@ Rules: TypeAlias = Mapping[str, "Number | Choice"]
 
 
 class Form(NamedTuple):
-    """Hyper-parameters of a formulation, whose names tell its forms apart, and the arrays of the
-    dual point.
-    """
+    """Hyper-parameters, whose names tell the forms of a formulation apart, and the dual point."""
 
     hyperparameters: Rules
     dual: Arrays
@@ -344,8 +342,7 @@ def _checked_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     )
     if kernel is not None and kernel["name"] == "precomputed" and rows != columns:
         raise DataError(
-            f"a precomputed kernel is a square matrix, the proof says {rows} rows and {columns}"
-            " columns"
+            f"a precomputed kernel is square, the proof says {rows} rows and {columns} columns"
         )
     classes = _checked_classes(given["classes"], known.several)
     if name == "topk_svm" and numbers["k"] > len(classes):
@@ -399,10 +396,8 @@ def _checked_classes(classes: Any, several: bool) -> tuple[Any, ...]:
     if not all(first < second for first, second in pairwise(classes)):
         raise DataError("the classes of a proof must be different labels in increasing order")
     if len(classes) < 2 or (len(classes) > 2 and not several):
-        raise DataError(
-            f"the formulation has {'at least two' if several else 'two'} classes, the proof"
-            f" {len(classes)}"
-        )
+        needed = "at least two" if several else "two"
+        raise DataError(f"the formulation has {needed} classes, the proof {len(classes)}")
     return tuple(classes)
 
 
@@ -437,11 +432,7 @@ def checked_test(statement: Statement, test: Any) -> dict[str, Any]:
             f"a proof with the kernel {kernel['name']} has no scores of test rows: it has to be"
             " positive semidefinite on any rows"
         )
-    given = _mapping(test, "the test rows")
-    if given.keys() != {"rows", "digest"}:
-        raise DataError(
-            f"the test rows of a proof have the entries digest, rows; this one has {_listed(given)}"
-        )
+    given = require_keys(test, "test rows", ("rows", "digest"))
     what = "the digest of the test rows of a proof is 64 hexadecimal digits"
     _require_text(given["digest"], r"[0-9a-f]{64}", what)
     rows = SIZE.checked("the number of test rows", given["rows"])
@@ -451,6 +442,14 @@ def checked_test(statement: Statement, test: Any) -> dict[str, Any]:
 def _require_text(value: Any, pattern: str, what: str) -> None:
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise DataError(f"{what}, got {_short(value)}")
+
+
+def require_keys(content: Any, what: str, names: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping) or content.keys() != {*names}:
+        raise DataError(
+            f"the {what} of a proof must have the entries {', '.join(names)}, and no others"
+        )
+    return content
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
