@@ -260,6 +260,11 @@ def check_number(value: Any, name: str, interval: str = "", *, why: str = "") ->
     return number
 
 
+def check_numbers(**values: Any) -> tuple[float, ...]:
+    """Return hyper-parameters as numbers; see :func:`check_number`."""
+    return tuple(check_number(value, name) for name, value in values.items())
+
+
 def check_costs(C: float, weight: Floats) -> None:
     """Raise a :class:`DataError` unless all costs :math:`C s_i` and their products are numbers."""
     with np.errstate(over="ignore", under="ignore"):

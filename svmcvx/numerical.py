@@ -167,15 +167,16 @@ def solve_support_equations(
     alpha: Floats,
     *,
     free: NDArray[np.bool_],
-    upper_bound: Floats,
-    bias: float,
-    slack: Slack | None,
+    upper_bound: Floats | float = math.inf,
+    bias: float = 0.0,
+    slack: Slack | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Floats | None:
     """Return multipliers that solve the equations, or None if the guess was not good enough."""
     border = signed.border
     others = 0 if border is None else 1
     alpha, free, work = alpha.copy(), free.copy(), 0.0
+    upper_bound = np.broadcast_to(upper_bound, alpha.shape)
     # A multiplier below this counts as zero.
     negligible = 1e-9
     for _ in range(40):

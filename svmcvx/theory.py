@@ -54,7 +54,7 @@ from svmcvx.data import (
     check_weights,
 )
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.formulations.base import penalised_space
+from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.margin_distribution import ODM, ODML
 from svmcvx.kernels import row_norms
 from svmcvx.losses import hinge_power
@@ -524,7 +524,7 @@ def leave_one_out_bound(
         kind = solution.formulation if isinstance(solution, Solution) else type(solution).__name__
         raise DataError(f"solution must be a Solution of odm or odml, got {kind}")
     given, kernel = solution.hyperparameters, getattr(solution.model, "kernel", None)
-    space = penalised_space(X, y, kernel, given["intercept"], sample_weight, "clip")
+    space = bound_space(X, y, kernel, given["intercept"], sample_weight, "clip")
     if solution.formulation == "odm":
         odm = ODM(space, given["C1"], given["C2"], given["D"])
         slack, smallest, terms = _odm(odm, odm.entry(solution.dual, "theta"))

@@ -24,7 +24,7 @@ from benchmarks.papers.result import Reproduction, Run, exact_cells, mean_noise,
 from benchmarks.papers.trials import Trials, accepted, binary_sets, timed, trials
 from svmcvx import DataError, Solution, conic_sdp, fast, solve
 from svmcvx.experiments.store import Row
-from svmcvx.formulations.base import penalised_space
+from svmcvx.formulations.base import bound_space
 from svmcvx.guarantees import guarantee, refine
 from svmcvx.synthetic import label_noise_data, outlier_data, outlier_rule
 from svmcvx.system import clock
@@ -137,7 +137,7 @@ def _hinge_tuning(train: _Part, validation: _Part) -> _Tuning:
 
 def _conic_tuning(train: _Part, validation: _Part) -> _Tuning:
     """Solve the conic problem for all κ."""
-    space = penalised_space(train.X, train.y, None, True, None, "error")
+    space = bound_space(train.X, train.y, None, True, None, "error")
     kappas = np.linspace(0.0, 0.5, VALUES)[1:]
     few = np.geomspace(kappas[-1], kappas[0], KNOTS).tolist()
     known = np.array([point.lam for point in conic_points(space, kappa=few)])

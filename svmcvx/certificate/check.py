@@ -182,10 +182,19 @@ def _evaluated(
     return found
 
 
+def _closed(bound: Bounded, upper: Bounded) -> bool:
+    """Return whether rounding is all that is between two bounds, and little of them."""
+    apart, rounding = float(upper.value) - float(bound.value), float(upper.error + bound.error)
+    gap = relative_gap(bound.lower_end, upper.upper_end)
+    return apart <= rounding and gap <= PREFERENCE_RELATIVE
+
+
 def _bounds(
-    statement: Statement, duals: Sequence[Dual], *, repair: bool
+    statement: Statement, duals: Sequence[Dual], upper: Bounded | None = None, *, repair: bool
 ) -> tuple[list[tuple[Dual, float, Bounded, float]], float, Dual]:
-    """Return usable dual points with numbers, the last violation, and a point without a bound."""
+    """Return usable dual points with numbers, the last violation, and a point without a bound, up
+    to the first that is below an `upper` bound by no more than rounding.
+    """
     found: list[tuple[Dual, float, Bounded, float]] = []
     violation = math.nan
     best_dual: Dual = {}
@@ -199,6 +208,8 @@ def _bounds(
             low = bound.lower_end
             if math.isfinite(low):
                 found.append((point, violation, bound, low))
+                if upper is not None and _closed(bound, upper):
+                    break
             elif statement.kind == "local" and not best_dual:
                 best_dual = point
     return found, violation, best_dual
@@ -228,9 +239,12 @@ def check(
             f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a"
             " dual point instead"
         )
-    lowers, violation, best_dual = _bounds(statement, duals, repair=repair)
+    uppers = _evaluated(statement, models[:1], -math.inf)
+    upper, high = uppers[0][1:] if uppers else (None, math.inf)
+    lowers, violation, best_dual = _bounds(statement, duals, upper, repair=repair)
     known = max((low for *_, low in lowers), default=-math.inf)
-    uppers = _evaluated(statement, models, known)
+    if relative_gap(known, high) > PREFERENCE_RELATIVE:
+        uppers += _evaluated(statement, models[1:], known)
     high = min((high for *_, high in uppers), default=math.inf)
     if models and statement.kind != "local" and not statement.dominates_trivial_bounds(high, known):
         known_models, known_duals = statement.trivial()

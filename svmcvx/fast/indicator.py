@@ -45,7 +45,7 @@ from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.starts import counting_starts, earlier_margins, ramp_starts, relaxation
 from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchSettings, SearchState
 from svmcvx.fast.search.tree import BranchAndBound
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import RecoveredPoints, bound_space
 from svmcvx.formulations.indicator.statement import Ramp, l0_statement, zero_one_statement
 from svmcvx.formulations.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.kernels import KernelLike
@@ -129,16 +129,8 @@ def zero_one(
     >>> certificate.kind, certificate.is_certified(1e-6)
     ('enumeration', True)
     """
-    statement = zero_one_statement(
-        *(X, y),
-        lam=lam,
-        k=k,
-        kernel=kernel,
-        intercept=intercept,
-        sample_weight=sample_weight,
-        indefinite=indefinite,
-        builder="zero_one",
-    )
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
+    statement = zero_one_statement(space, lam, k, "zero_one")
     settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
     statement = replace(statement, form="enumeration", kind="enumeration")
     earlier = earlier_margins(earlier_solution(warm_start, statement), statement, same=True)
@@ -197,10 +189,8 @@ def ramp(
     """
     check_seed(seed)
     settings = checked_settings(settings, SearchSettings)
-    counting = l0_statement(
-        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
-    )
-    statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
+    space = bound_space(X, y, kernel, "free", sample_weight, indefinite, own="free")
+    statement = Ramp(space, C=l0_statement(space, C).C, kind="enumeration")
     earlier = earlier_margins(earlier_solution(warm_start, statement), statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         return _RampRun(statement, monitor, settings, earlier).solution()
@@ -276,15 +266,9 @@ def l0(
     check_choice(method, "method", L0_METHODS)
     check_seed(seed)
     settings = checked_settings(settings, SearchSettings)
-    statement = l0_statement(
-        X,
-        y,
-        C=C,
-        kernel=kernel,
-        sample_weight=sample_weight,
-        indefinite=indefinite,
-        keep_gram=False,
-    )
+    rule: dict[str, Any] = {"own": "free", "keep_gram": False}
+    space = bound_space(X, y, kernel, "free", sample_weight, indefinite, **rule)
+    statement = l0_statement(space, C)
     earlier = earlier_margins(earlier_solution(warm_start, statement), statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if method == "search" or (method == "auto" and settings.ends_soon(statement)):

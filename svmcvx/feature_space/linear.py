@@ -22,6 +22,7 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.kernels.functions import dense, inner
 from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.numerical import MarginOperator
 from svmcvx.system import memory
 from svmcvx.system.deadline import run_with_deadline
 
@@ -94,6 +95,15 @@ class FeatureSpace(ABC):
     @abstractmethod
     def scores_of(self, v: Floats) -> Floats:
         """Return `Kv` without bounds on its rounding errors."""
+
+    def margin_operator(self) -> MarginOperator:
+        """Return the margins of multipliers, and the Gram matrix of signed observations."""
+        y = self.data.y
+        return MarginOperator(
+            lambda alpha: y * self.scores_of(alpha * y),
+            lambda rows: y[rows, None] * self.block(rows, rows) * y[rows],
+            y if self.intercept == "free" else None,
+        )
 
     def squared_norm_of(self, v: Bounded) -> Bounded:
         """Return the squared norm of a point whose coefficients are known up to errors δ."""
@@ -297,7 +307,8 @@ class LinearSpace(FeatureSpace):
         )
 
     def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
-        return self._model(np.asarray(self.X.T @ v), bias, v != 0)
+        w = self.X.T @ v if v.any() else np.zeros(self.X.shape[1])
+        return self._model(np.asarray(w), bias, v != 0)
 
     def model_from_factor(
         self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None

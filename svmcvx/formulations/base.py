@@ -16,7 +16,7 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
 from svmcvx.certificate.bounded import Bounded, by_rows, exact, signed
 from svmcvx.certificate.rows import Ball
-from svmcvx.data import BinaryData, MulticlassData, binary_data
+from svmcvx.data import BinaryData, MulticlassData, binary_data, check_number
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
@@ -70,13 +70,38 @@ def usable(values: Any) -> bool:
     return values is not None and bool(np.isfinite(values).all())
 
 
-def penalised_space(
-    X: Any, y: Any, kernel: KernelLike, intercept: bool | str, sample_weight: Any, indefinite: str
+def bound_space(
+    X: Any,
+    y: Any,
+    kernel: KernelLike,
+    intercept: bool | str,
+    sample_weight: Any,
+    indefinite: str,
+    *,
+    own: str = "penalised",
+    kinds: tuple[str, ...] = (),
+    keep_gram: bool = True,
 ) -> FeatureSpace:
-    """Return the space of validated data, with a constant feature appended if `intercept`."""
-    rule = intercept_kind(intercept, own="penalised")
+    """Return the space of validated data, with an intercept of a kind, for True the `own` one."""
+    rule = intercept_kind(intercept, own=own, kinds=kinds)
     data = binary_data(X, y, sample_weight)
-    return feature_space(data, kernel, intercept=rule, indefinite=indefinite)
+    return feature_space(data, kernel, intercept=rule, indefinite=indefinite, keep_gram=keep_gram)
+
+
+def check_price_or_limit(
+    caller: str, lam: Any, limit: Any, name: str, interval: str
+) -> tuple[float | None, float | None]:
+    """Return the price λ of losses or the limit on them as numbers; exactly one is not None."""
+    if (lam is None) == (limit is None):
+        raise DataError(
+            f"{caller} takes exactly one of lam and {name}, got"
+            f" {'neither' if lam is None else 'both'}; pass lam=1.0 for a penalty, or {name} for a"
+            " limit"
+        )
+    return (
+        None if lam is None else check_number(lam, "lam"),
+        None if limit is None else check_number(limit, name, interval),
+    )
 
 
 def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 0.0) -> Floats:
@@ -348,6 +373,17 @@ class BinaryStatement(Formulation):
             f"{name} must have one multiplier an observation: expected shape ({data.rows},), got"
             f" {values.shape}"
         )
+
+    def model_of(self, variables: Mapping[str, Any]) -> Model | None:
+        """Return the model of ``w`` and ``b``, where the problem has these variables."""
+        if "w" not in variables:
+            return super().model_of(variables)
+        w, b = variables["w"], variables.get("b", 0.0)
+        return None if w is None or b is None else self.model_at(w, float(b))
+
+    def model_at(self, w: Floats, b: float) -> BinaryModel:
+        """Return the model of w, in the columns of the factor, and b."""
+        return self.space.model_from_factor(w, b)
 
     @classmethod
     def expansion_multipliers(cls, dual: Dual) -> Floats | None:

@@ -70,14 +70,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from svmcvx import numerical as equations
 from svmcvx.arguments import INTERCEPTS, intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded, correctly_rounded, exact, roundings, square, total
 from svmcvx.certificate.exactly import balanced, dot_exactly, imbalance, product_below
 from svmcvx.certificate.rows import inner_error
-from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import (
     CLEARLY_ZERO,
     ON_SUPPORT,
@@ -90,6 +88,7 @@ from svmcvx.formulations.base import (
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.numerical import Slack, solve_support_equations
 from svmcvx.solution import Evidence, OptimalIntercepts
 from svmcvx.system.deadline import current
 
@@ -117,15 +116,6 @@ class AlphaDualStatement(LossStatement):
         """Return the upper bounds, at most a number with finite sums and squares."""
         return np.minimum(self.upper_bound(), 2.0**400)
 
-    def constant(self, bias: float) -> BinaryModel:
-        data = self.space.data
-        if not self.space.is_linear:
-            return self.space.model(np.zeros(data.n), bias)
-        none = np.zeros(0, dtype=np.intp)
-        return LinearModel(
-            coef=np.zeros(data.X.shape[1]), intercept=bias, classes=data.classes, support=none
-        )
-
     def feasible(self, alpha: Floats) -> Floats:
         return balanced(alpha, self.y, self.largest_multiplier())
 
@@ -143,36 +133,6 @@ class AlphaDualStatement(LossStatement):
         if not np.isfinite(alpha).all():
             return math.inf
         return max(0.0, float(-alpha.min()), float((alpha - self.largest_multiplier()).max()))
-
-
-def solve_support_equations(
-    space: FeatureSpace,
-    alpha: Floats,
-    *,
-    free: NDArray[np.bool_],
-    upper_bound: Floats,
-    bias: float,
-    slack: equations.Slack | None,
-) -> Floats | None:
-    """Return multipliers that solve the support equations in a space; None on failure."""
-    y = space.data.y
-
-    def margins(alpha: Floats) -> Floats:
-        return np.asarray(y * space.scores_of(alpha * y))
-
-    def gram(rows: NDArray[np.intp]) -> Floats:
-        return np.asarray(y[rows, None] * space.block(rows, rows) * y[rows])
-
-    signed = equations.MarginOperator(margins, gram, y if space.intercept == "free" else None)
-    return equations.solve_support_equations(
-        signed,
-        alpha,
-        free=free,
-        upper_bound=upper_bound,
-        bias=bias,
-        slack=slack,
-        stop=current().passed,
-    )
 
 
 def objective(
@@ -335,7 +295,8 @@ class PSVM(AlphaDualStatement):
         sides = np.array([1.0, -1.0])
         weight = np.array([self.weight[self.y == side].sum() for side in sides])
         bias = best_bias(np.zeros(2), sides, p=self.p, weight=weight)
-        return [self.constant(bias)], [{"alpha": np.zeros(self.y.size)}]
+        zeros = np.zeros(self.y.size)
+        return [self.space.model(zeros, bias)], [{"alpha": zeros}]
 
     def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
         """Return whether w = 0 (at least 2C times the lighter class) and α = 0 are no better."""
@@ -368,34 +329,28 @@ class PSVM(AlphaDualStatement):
         w, alpha = variables["w"], multipliers["margin"]
         points = RecoveredPoints([], []) if alpha is None else self.recover(alpha)
         if w is not None:
-            f = np.asarray(self.space.factor @ w)
-            points.models.append(self._model_at(w, f, self.exact_intercept(f)))
+            points.models.append(self.model_at(w))
         return points
 
-    def model_of(self, variables: Mapping[str, Any]) -> BinaryModel | None:
-        w, b = variables["w"], variables.get("b", 0.0)
-        if w is None or b is None:
-            return None
-        return self._model_at(w, np.asarray(self.space.factor @ w), float(b))
-
-    def _model_at(self, w: Floats, f: Floats, b: float) -> BinaryModel:
-        """Return the model of w, given in the columns of the factor, with scores f without bias."""
+    def model_at(self, w: Floats, b: float | None = None) -> BinaryModel:
+        """Return the model of w, in the columns of the factor, by default with the best bias."""
+        f = np.asarray(self.space.factor @ w)
+        b = self.exact_intercept(f) if b is None else b
         return self.space.model_from_factor(w, b, self.y * (f + b) <= 1.0 + ON_SUPPORT)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return models of approximate multipliers, the polished one first, and these repaired."""
         repaired = self.feasible(alpha)
-        f = self.space.point(repaired * self.y).scores.value
+        f = self.space.scores_of(repaired * self.y)
         b = self.exact_intercept(f)
-        found = RecoveredPoints([self.space.model(repaired * self.y, b)], [{"alpha": repaired}])
+        models: list[Any] = [self.space.model(repaired * self.y, b)]
+        duals: list[Dual] = [{"alpha": repaired}]
         polished = self._polish(repaired, b, f)
         if polished is not None:
             v = polished * self.y
-            found.models.insert(
-                0, self.space.model(v, self.exact_intercept(self.space.point(v).scores.value))
-            )
-            found.duals.insert(0, {"alpha": polished})
-        return found
+            b = self.exact_intercept(self.space.point(v).scores.value)
+            models, duals = [self.space.model(v, b), *models], [{"alpha": polished}, *duals]
+        return RecoveredPoints(models, duals)
 
     def _polish(self, alpha: Floats, b: float, f: Floats) -> Floats | None:
         """Solve the equations on the support vectors, which follow from complementarity."""
@@ -403,7 +358,8 @@ class PSVM(AlphaDualStatement):
         weight = self.weight
         scaled = alpha / (self.C * self.p * weight)
         outside = scaled < CLEARLY_ZERO * (u - 1.0)
-        guess = np.where(outside, 0.0, alpha)
+        guess, free = np.where(outside, 0.0, alpha), ~outside & (alpha > 0)
+        slack: Slack | None = None
         if self.p > 1:
 
             def slack_of(values: Floats, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
@@ -413,19 +369,20 @@ class PSVM(AlphaDualStatement):
                     xi = (values / (self.C * self.p * weight[rows])) ** (1.0 / (self.p - 1.0))
                     return xi, xi / ((self.p - 1.0) * values)
 
-            free, rule = ~outside & (alpha > 0), slack_of
+            slack = slack_of
         else:
             upper_bound = self.C * weight
             above = 1.0 - scaled < CLEARLY_ZERO * (1.0 - u)
             guess = np.where(above, upper_bound, guess)
-            free, rule = ~(outside | above), None
+            free = ~(outside | above)
         polished = solve_support_equations(
-            self.space,
+            self.space.margin_operator(),
             guess,
             free=free,
-            upper_bound=np.broadcast_to(self.upper_bound(), u.shape),
+            upper_bound=self.upper_bound(),
             bias=b,
-            slack=rule,
+            slack=slack,
+            stop=current().passed,
         )
         return None if polished is None else self.feasible(polished)
 
@@ -456,7 +413,8 @@ class PenalisedPSVM(PSVM):
         return self.outside_box(self.alpha(dual))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
-        return [self.constant(0.0)], [{"alpha": np.zeros(self.y.size)}]
+        zeros = np.zeros(self.y.size)
+        return [self.space.model(zeros)], [{"alpha": zeros}]
 
 
 @dataclass(frozen=True, eq=False)
@@ -559,14 +517,12 @@ class HardMargin(AlphaDualStatement):
         free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
         f = self.space.point(alpha * self.y).scores.value
         b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
-        upper_bound = np.full(alpha.size, np.inf)
         polished = solve_support_equations(
-            self.space,
+            self.space.margin_operator(),
             np.where(free, alpha, 0.0),
             free=free,
-            upper_bound=upper_bound,
             bias=b,
-            slack=None,
+            stop=current().passed,
         )
         return None if polished is None else self.feasible(polished)
 
@@ -674,8 +630,8 @@ class AbsoluteNormSVM(BinaryStatement):
                 return found
         return None
 
-    def model_of(self, variables: Mapping[str, Any]) -> LinearModel | None:
-        return None if variables["w"] is None else self.model(variables["w"])
+    def model_at(self, w: Floats, b: float = 0.0) -> LinearModel:
+        return self.model(w)
 
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]

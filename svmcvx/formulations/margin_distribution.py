@@ -123,7 +123,6 @@ from svmcvx.certificate.bounded import (
     where,
 )
 from svmcvx.certificate.exactly import grid_exponent
-from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LossStatement, RecoveredPoints
@@ -255,9 +254,7 @@ class ODM(ODMStatement, LossStatement):
         scale = 2.0 * self.C1 * self.share
         return RecoveredPoints([], []) if eta is None else self.recover(scale * eta)
 
-    def model_of(self, variables: Mapping[str, Any]) -> BinaryModel | None:
-        if (w := variables["w"]) is None:
-            return None
+    def model_at(self, w: Floats, b: float = 0.0) -> BinaryModel:
         return self.space.model_from_factor(w, support=self.multipliers(self.margins_at(w)) != 0)
 
     def recover(self, theta: Floats, w: Floats | None = None) -> RecoveredPoints:
@@ -320,11 +317,6 @@ class ODM(ODMStatement, LossStatement):
             if np.array_equal(short, u < 1.0 - self.D) and np.array_equal(long, u > 1.0 + self.D):
                 break
         return theta, w
-
-
-def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
-    """Return C1, C2 and D as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
-    return check_number(C1, "C1"), check_number(C2, "C2"), check_number(D, "D")
 
 
 def centred(tau: Floats, share: Floats) -> Floats:
@@ -617,8 +609,6 @@ class _ODML(ODMStatement):
             np.where(above, upper_bound, np.where(inside, alpha, 0.0)),
             free=inside & ~above,
             upper_bound=upper_bound,
-            bias=0.0,
-            slack=None,
             stop=current().passed,
         )
 
@@ -676,10 +666,6 @@ class ODML(_ODML):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         return self.value_at(self.margins_of(model), self.penalty(model), self.C)
-
-    def model_of(self, variables: Mapping[str, Any]) -> BinaryModel | None:
-        w = variables["w"]
-        return None if w is None else self.space.model_from_factor(w)
 
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
         points = self._points(alpha)
@@ -741,8 +727,3 @@ class ODMLHardMargin(_ODML):
             if smallest > 0:
                 models.append(self.space.model_from_factor(w / min(1.0, smallest)))
         return RecoveredPoints(models, [{"alpha": point} for point in points])
-
-
-def check_penalties(lam1: float, lam2: float) -> tuple[float, float]:
-    """Return λ1 and λ2 as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
-    return check_number(lam1, "lam1"), check_number(lam2, "lam2")

@@ -11,15 +11,9 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
-from svmcvx.data import check_choice, check_number
-from svmcvx.formulations.base import penalised_space
-from svmcvx.formulations.margin_distribution import (
-    ODM,
-    ODML,
-    ODMLHardMargin,
-    check_band,
-    check_penalties,
-)
+from svmcvx.data import check_choice, check_numbers
+from svmcvx.formulations.base import bound_space
+from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin
 from svmcvx.formulations.problem import (
     FormulationProblem,
     builder,
@@ -98,8 +92,8 @@ def odm_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    C1, C2, D = check_band(C1, C2, D)
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    C1, C2, D = check_numbers(C1=C1, C2=C2, D=D)
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODM(space, C1, C2, D)
     L, n = statement.space.factor, statement.y.size
     require_conic_memory(L, "ODM primal")
@@ -174,8 +168,8 @@ def odm_dual(
     (0, True)
     """
     check_choice(form, "form", FORMS)
-    C1, C2, D = check_band(C1, C2, D)
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    C1, C2, D = check_numbers(C1=C1, C2=C2, D=D)
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODM(space, C1, C2, D)
     n, c = statement.y.size, statement.share
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
@@ -295,9 +289,8 @@ def odml_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    lam1, lam2 = check_penalties(lam1, lam2)
-    C = check_number(C, "C")
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    lam1, lam2, C = check_numbers(lam1=lam1, lam2=lam2, C=C)
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODML(space, lam1, lam2, C)
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
         statement, "ODML primal"
@@ -361,9 +354,8 @@ def odml_dual(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    lam1, lam2 = check_penalties(lam1, lam2)
-    C = check_number(C, "C")
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    lam1, lam2, C = check_numbers(lam1=lam1, lam2=lam2, C=C)
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODML(space, lam1, lam2, C)
     C_parameter = cp.Parameter(pos=True, name="C", value=C)
     lam2_parameter = cp.Parameter(nonneg=True, name="lam2", value=lam2)
@@ -443,8 +435,8 @@ def odml_hard_margin(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    lam1, lam2 = check_penalties(lam1, lam2)
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    lam1, lam2 = check_numbers(lam1=lam1, lam2=lam2)
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = ODMLHardMargin(space, lam1, lam2)
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
         statement, "hard-margin ODML"

@@ -71,8 +71,7 @@ class PSVMParts:
     @cached_property
     def cost_below(self) -> Floats:
         """The largest numbers that are at most C s_i."""
-        equal = isinstance(self.weight, float) and self.weight == 1.0
-        return np.full(self.y.size, self.C if equal else product_below(self.C, self.weight))
+        return np.full(self.y.size, product_below(self.C, self.weight))
 
     @cached_property
     def _few(self) -> bool:

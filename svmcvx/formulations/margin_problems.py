@@ -7,16 +7,11 @@ from typing import Any, TypeVar
 import cvxpy as cp
 import numpy as np
 
-from svmcvx.data import binary_data, check_choice, check_costs, check_number
+from svmcvx.arguments import INTERCEPTS
+from svmcvx.data import check_choice, check_costs, check_number, check_numbers
 from svmcvx.errors import BuildError
-from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin import (
-    PSVM,
-    AbsoluteNormSVM,
-    HardMargin,
-    check_intercept,
-    kind_of_psvm,
-)
+from svmcvx.formulations.base import bound_space
+from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, HardMargin, kind_of_psvm
 from svmcvx.formulations.problem import (
     FormulationProblem,
     builder,
@@ -65,14 +60,12 @@ def _statement(
     exponent: str,
     indefinite: str,
 ) -> PSVM:
-    C = check_number(C, "C")
-    p = check_number(p, "p")
+    C, p = check_numbers(C=C, p=p)
     check_choice(exponent, "exponent", EXPONENTS)
-    intercept = check_intercept(intercept)
-    data = binary_data(X, y, sample_weight)
-    check_costs(C, data.weight)
-    space = feature_space(data, kernel, intercept=intercept, indefinite=indefinite)
-    return kind_of_psvm(intercept)(space=space, C=C, p=p)
+    rule: dict[str, Any] = {"own": "free", "kinds": INTERCEPTS}
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite, **rule)
+    check_costs(C, space.data.weight)
+    return kind_of_psvm(space.intercept)(space, C, p)
 
 
 @builder
@@ -269,10 +262,7 @@ def hard_margin_dual(
     >>> round(float(sx.solve(problem).model.coef[0]), 6)  # from 1 to 3, a margin of 1
     1.0
     """
-    data = binary_data(X, y, sample_weight)
-    statement = HardMargin(
-        space=feature_space(data, kernel, intercept="free", indefinite=indefinite)
-    )
+    statement = HardMargin(bound_space(X, y, kernel, "free", sample_weight, indefinite, own="free"))
     y_signs, L = statement.y, statement.space.factor
     require_conic_memory(L, "hard-margin dual")
     alpha = cp.Variable(y_signs.size, name="alpha")
@@ -299,11 +289,9 @@ def l1_svm(
         y_i\langle w, x_i\rangle \ge 1 - \xi_i,\; \xi_i \ge 0.
     """
     C = check_number(C, "C")
-    check_choice(intercept, "intercept", ("penalised", "none"))
-    data = binary_data(X, y, sample_weight)
-    check_costs(C, data.weight)
-    statement = AbsoluteNormSVM(space=feature_space(data, None, intercept=intercept), C=C)
-    rows = statement.space.X
+    space = bound_space(X, y, None, intercept, sample_weight, "error")
+    check_costs(C, space.data.weight)
+    statement, data, rows = AbsoluteNormSVM(space, C), space.data, space.X
     require_conic_memory(rows, "l1 SVM")
     C_parameter = cp.Parameter(pos=True, name="C", value=C)
     w = cp.Variable(rows.shape[1], name="w")

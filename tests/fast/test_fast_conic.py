@@ -14,7 +14,7 @@ from benchmarks.papers.conic_points import conic_points
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, conic
 from svmcvx.fast.conic_loss.continuation import LowRankRelaxation
-from svmcvx.formulations.base import penalised_space
+from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.conic_loss.problems import relaxation
 from svmcvx.system import clock
 from tests import designs
@@ -68,7 +68,7 @@ def test_kernels_agree_with_the_semidefinite_program(problem):
 @pytest.mark.parametrize("problem", [{"lam": [0.3, 1.0, 1.2]}, {"kappa": [0.3, 0.1, 0.08, 0.02]}])
 def test_points_without_certificates_are_those_with_one(problem):
     X, y = outliers(seed=2)
-    space = penalised_space(X, y, None, True, None, "error")
+    space = bound_space(X, y, None, True, None, "error")
     (name, values), points = next(iter(problem.items())), conic_points(space, **problem)
     for value, point in zip(values, points, strict=True):
         solution = conic(X, y, **{name: value}, tol=1e-9)

@@ -15,6 +15,7 @@ from svmcvx.data import binary_data
 from svmcvx.fast.indicator import l0
 from svmcvx.fast.search.state import SearchSettings
 from svmcvx.feature_space import KernelSpace
+from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.indicator.statement import l0_statement
 from tests.designs import DESIGNS, design
 
@@ -99,12 +100,13 @@ def test_a_search_by_default_ends_at_its_counted_work():
 
 
 def test_weights_count_like_copies_in_a_local_search():
-    arguments = {"C": 1.0, "kernel": sx.RBF(0.5)}
+    kernel = sx.RBF(0.5)
     X, y = noisy(80, 2)
     weight = np.random.default_rng(1).integers(0, 4, 80)
     copies = np.repeat(np.arange(80), weight)
-    weighted = l0(X, y, sample_weight=weight, **arguments)
-    repeated = l0_statement(X[copies], y[copies], **arguments).objective(weighted.model)
+    weighted = l0(X, y, sample_weight=weight, C=1.0, kernel=kernel)
+    space = bound_space(X[copies], y[copies], kernel, "free", None, "error", own="free")
+    repeated = l0_statement(space, 1.0).objective(weighted.model)
     assert weighted.certificate.upper == pytest.approx(repeated, rel=1e-9)
     assert not weighted.dual["mu"][weight == 0].any()
 

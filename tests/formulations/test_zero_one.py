@@ -13,6 +13,7 @@ from scipy.optimize import nnls
 
 import svmcvx as sx
 from svmcvx.errors import BuildError, DataError, SolverFailed
+from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, relaxed_point, zero_one_mio
 from svmcvx.formulations.indicator.statement import l0_statement
 from svmcvx.synthetic import outlier_data
@@ -183,7 +184,7 @@ def test_wrong_models_and_bounds_are_never_certified():
 
 def test_points_that_are_not_stationary_are_seen():
     X, y = small(8, n=20)
-    statement = l0_statement(X, y, C=1.0)
+    statement = l0_statement(bound_space(X, y, None, "free", None, "error", own="free"), 1.0)
     kept = np.zeros(20, dtype=bool)
     kept[[0, 1, 2]] = True
     (model,), (dual,) = statement.polish(kept)

@@ -44,7 +44,7 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
     solved_from,
 )
-from svmcvx.formulations.base import RecoveredPoints, penalised_space
+from svmcvx.formulations.base import RecoveredPoints, bound_space, check_price_or_limit
 from svmcvx.formulations.conic_loss.models import (
     enlarged_covariance,
     moment_of,
@@ -52,11 +52,7 @@ from svmcvx.formulations.conic_loss.models import (
     relaxed_model,
     rounded_point,
 )
-from svmcvx.formulations.conic_loss.statement import (
-    ConicLoss,
-    check_lam_or_kappa,
-    hard_margin_point,
-)
+from svmcvx.formulations.conic_loss.statement import ConicLoss, hard_margin_point
 from svmcvx.formulations.signed_rows import least_norm, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
@@ -279,12 +275,12 @@ def conic(
     >>> sx.fast.conic(X, y, lam=1.0).certificate.is_certified(1e-6)
     True
     """
-    lam, kappa = check_lam_or_kappa(lam, kappa, "fast.conic")
+    lam, kappa = check_price_or_limit("fast.conic", lam, kappa, "kappa", "[0, 0.5]")
     check_choice(method, "method", SYSTEMS)
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
     settings = checked_settings(settings, ConicSettings)
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     # The multipliers of stationary points need no search for better ones.
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start, statement)

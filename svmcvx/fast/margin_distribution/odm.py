@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, relative_gap
-from svmcvx.data import binary_data, check_choice, check_seed
+from svmcvx.data import binary_data, check_choice, check_numbers, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
@@ -44,7 +44,7 @@ from svmcvx.fast.margin_distribution.coordinate_ascent_passes import ascend_rows
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution import ODM, check_band, dual_objective, objective
+from svmcvx.formulations.margin_distribution import ODM, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.numerical import NewtonStep, conjugate_gradients, estimated_rounding, newton
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
@@ -142,7 +142,8 @@ def odm(
     check_choice(method, "method", (*METHODS, "blocks"))
     settings = checked_settings(settings, ODMSettings)
     limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
-    rule, (C1, C2, D) = intercept_kind(intercept, own="penalised"), check_band(C1, C2, D)
+    rule = intercept_kind(intercept, own="penalised")
+    C1, C2, D = check_numbers(C1=C1, C2=C2, D=D)
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
         rows = block_space(X, y, sample_weight, intercept=rule)

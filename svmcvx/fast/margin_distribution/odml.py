@@ -28,7 +28,7 @@ import scipy.linalg as sl
 from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
-from svmcvx.data import binary_data, check_choice, check_number, check_seed
+from svmcvx.data import binary_data, check_choice, check_number, check_numbers, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
@@ -55,7 +55,7 @@ from svmcvx.fast.margin_distribution.odm import CONDITION, METHODS, ascend
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution import ODML, check_penalties
+from svmcvx.formulations.margin_distribution import ODML
 from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
@@ -124,7 +124,7 @@ def odml(
     check_choice(method, "method", (*METHODS, "unwhitened"))
     settings = checked_settings(settings, ODMLSettings)
     limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
-    lam1, lam2 = check_penalties(lam1, lam2)
+    lam1, lam2 = check_numbers(lam1=lam1, lam2=lam2)
     C = check_number(
         check_number(C, "C"), "C", "[1e-300, inf)", why="a smaller weight of the losses underflows"
     )

@@ -18,14 +18,9 @@ from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_weights
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import RecoveredPoints, penalised_space, usable
+from svmcvx.formulations.base import RecoveredPoints, bound_space, check_price_or_limit, usable
 from svmcvx.formulations.conic_loss.models import covariance_factor, enlarged_covariance, moment_of
-from svmcvx.formulations.conic_loss.statement import (
-    ConicFixedGamma,
-    ConicLoss,
-    check_lam_or_kappa,
-    hard_margin_point,
-)
+from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, ConicLoss, hard_margin_point
 from svmcvx.formulations.problem import FormulationProblem, builder
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
@@ -167,8 +162,8 @@ def conic_sdp(
     True
     """
     check_choice(form, "form", FORMS)
-    lam, kappa = check_lam_or_kappa(lam, kappa, "conic_sdp")
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+    lam, kappa = check_price_or_limit("conic_sdp", lam, kappa, "kappa", "[0, 0.5]")
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     labels, s, (n, r) = space.data.y, space.data.weight, space.factor.shape
     memory.require(
         # Measured bytes for each entry of the dense part of an interior-point method's matrix, its
@@ -288,8 +283,8 @@ def conic_fixed_gamma(
     X : array-like or sparse matrix of shape (n, d)
         Without the constant feature.
     gamma : array-like of shape (n,) or float
-        Non-negative; those of a solved relaxation are returned by
-        :func:`svmcvx.formulations.conic_loss.problems.relaxation`.
+        Non-negative, with :math:`Q \succeq 0`, or a DataError is raised; those of a solved
+        relaxation are returned by :func:`svmcvx.formulations.conic_loss.problems.relaxation`.
     lam : float
         Height of the losses, positive; 1 by default. The cvxpy parameter ``problem.lam``.
 
@@ -300,11 +295,6 @@ def conic_fixed_gamma(
         row norm; ``problem.w`` is in the data's own scale), ``z``, ``m``, ``n``, ``a``; parameter
         ``lam``; constraints labelled ``margin``, ``slack``, ``beyond``, ``excess``, ``box_high``
         and ``cone``.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used, among others if γ makes the problem non-convex.
 
     Notes
     -----
@@ -321,7 +311,7 @@ def conic_fixed_gamma(
     True
     """
     lam = check_number(lam, "lam")
-    space = penalised_space(X, y, kernel, intercept, None, indefinite)
+    space = bound_space(X, y, kernel, intercept, None, indefinite)
     given = check_weights(np.asarray(gamma), space.data.n, name="gamma")
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
     root = _root_of_curvature(statement)

@@ -107,7 +107,6 @@ from svmcvx.certificate.bounded import (
     where,
 )
 from svmcvx.certificate.rows import inner_error
-from svmcvx.data import check_number
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import (
     ON_SUPPORT,
@@ -672,21 +671,6 @@ class ConicFixedGamma(ConicDual):
         """Return the model of `w`, given in the columns of ``space.factor``."""
         u = self.y * np.asarray(self.factor @ w)
         return self.space.model_from_factor(w, support=u <= 1.0 + ON_SUPPORT)
-
-
-def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None, float | None]:
-    """Return λ and κ as numbers, one of them None, or raise a DataError that names `caller`."""
-    if (lam is None) == (kappa is None):
-        given = "neither" if lam is None else "both"
-        raise DataError(
-            f"{caller} takes exactly one of lam and kappa, got {given}; pass lam=1.0, say, or"
-            " kappa=0.1"
-        )
-    if lam is not None:
-        lam = check_number(lam, "lam")
-    if kappa is not None:
-        kappa = check_number(kappa, "kappa", "[0, 0.5]")
-    return lam, kappa
 
 
 def hard_margin_point(A: Floats) -> Floats:

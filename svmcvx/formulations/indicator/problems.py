@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -24,7 +24,7 @@ from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_weights
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, bound_space, usable
 from svmcvx.formulations.conic_loss.models import low_rank_gradient, minimised, relaxed_indicator
 from svmcvx.formulations.indicator.statement import (
     L0,
@@ -273,13 +273,6 @@ class DroppingProblem(FormulationProblem):
             return None, 0.0, kept if statement.incumbent is None else ~statement.incumbent.dropped
         return np.asarray(w), float(b), np.asarray(z) < 0.5
 
-    def model_at_variables(self) -> BinaryModel | None:
-        w, b, _ = self.solver_point()
-        if w is None:
-            return None
-        found: BinaryModel = self.formulation.model_at(w, b)
-        return found
-
     def start(self) -> Mapping[str, Any] | None:
         point = self.incumbent
         if point is None:
@@ -362,23 +355,14 @@ def _M_at(statement: IndicatorStatement, name: str, value: float) -> Floats:
     return M
 
 
-class FreeIntercept(NamedTuple):
-    """What the l0 and the ramp problem share: C, z, ½‖w‖², margins, and 1 − Mz below them."""
-
-    C: cp.Parameter
-    z: cp.Variable
-    half: cp.Expression
-    u: cp.Expression
-    right: cp.Expression
-
-    @classmethod
-    def of(cls, statement: Any) -> Self:
-        space, C = statement.space, cp.Parameter(nonneg=True, name="C", value=statement.C)
-        w, b = cp.Variable(space.factor.shape[1], name="w"), cp.Variable(name="b")
-        z = cp.Variable(statement.y.size, boolean=True, name="z")
-        u = cp.multiply(statement.y, space.factor @ w + b)
-        right = 1 - cp.multiply(margin_parameter(statement, C), z)
-        return cls(C, z, 0.5 * cp.sum_squares(w), u, right)
+def _with_free_intercept(statement: L0 | Ramp) -> tuple[Any, ...]:
+    """Return C, z, ½‖w‖², the margins, and 1 − Mz below them."""
+    L, C = statement.space.factor, cp.Parameter(nonneg=True, name="C", value=statement.C)
+    w, b = cp.Variable(L.shape[1], name="w"), cp.Variable(name="b")
+    z = cp.Variable(statement.y.size, boolean=True, name="z")
+    u = cp.multiply(statement.y, L @ w + b)
+    right = 1 - cp.multiply(margin_parameter(statement, C), z)
+    return C, z, 0.5 * cp.sum_squares(w), u, right
 
 
 FORMS = ("big-m", "perspective")
@@ -416,7 +400,7 @@ def zero_one_mio(
         Exactly one of `lam`, `k`.
     k : float
         Largest weight of observations with a margin below 1 (their number, without weights). A
-        cvxpy parameter.
+        cvxpy parameter. A BuildError is raised if ``M="auto"`` finds no feasible point for it.
     M : "auto", float, array-like of shape (n,), or None
         ``"auto"`` (the default) is valid by construction. Numbers that are smaller than these are
         not known to be valid: then the problem solved is the one with :math:`u_i \ge 1 - M_i`
@@ -443,13 +427,6 @@ def zero_one_mio(
         ``shortfall_cone``, ``excess_cone``. ``problem.M``, ``problem.incumbent`` and
         ``problem.gamma`` hold what was derived; a solution has M in ``details``.
 
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory, or ``M="auto"`` finds no feasible point for `k`.
-
     Notes
     -----
     Source: [CepedaGomezHan], § 2 (big-M, after [Brooks]) and eq. (14) with integer z.
@@ -464,17 +441,9 @@ def zero_one_mio(
     (3.0, 'mixed-integer')
     """
     check_choice(form, "form", FORMS)
-    statement = zero_one_statement(
-        *(X, y),
-        lam=lam,
-        k=k,
-        kernel=kernel,
-        intercept=intercept,
-        sample_weight=sample_weight,
-        indefinite=indefinite,
-        builder="zero_one_mio",
-    )
-    data, space, lam, k = statement.space.data, statement.space, statement.lam, statement.k
+    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
+    statement = zero_one_statement(space, lam, k, "zero_one_mio")
+    data, lam, k = space.data, statement.lam, statement.k
     explicit = explicit_M(M, space, optional=form == "perspective")
     statement = replace(statement, explicit=explicit, form=form)
     pool, relaxation = counting_pool(
@@ -580,14 +549,11 @@ def ramp_mio(
     >>> round(solution.certificate.upper, 6), solution.certificate.kind
     (2.5, 'mixed-integer')
     """
-    counting = l0_statement(
-        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
-    )
-    statement = Ramp(
-        space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C
-    )
+    space = bound_space(X, y, kernel, "free", sample_weight, indefinite, own="free")
+    counting = l0_statement(space, C)
+    statement = Ramp(space, explicit=explicit_M(M, space, optional=False), C=counting.C)
     statement = replace(statement, pool=ramp_pool(counting, incumbent_margins(incumbent, counting)))
-    parameter, z, half, u, right = FreeIntercept.of(statement)
+    parameter, z, half, u, right = _with_free_intercept(statement)
     # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is Cξ
     # instead, and its unit 1/C.
     unit = following(_unit, parameter, name="unit")
@@ -652,14 +618,12 @@ def l0_mio(
     >>> round(solution.certificate.upper, 6), solution.certificate.kind
     (1.5, 'mixed-integer')
     """
-    local = l0_statement(
-        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite
-    )
-    explicit = explicit_M(M, local.space, optional=False)
-    statement = replace(local, kind="mixed-integer", explicit=explicit)
+    space = bound_space(X, y, kernel, "free", sample_weight, indefinite, own="free")
+    explicit = explicit_M(M, space, optional=False)
+    statement = replace(l0_statement(space, C), kind="mixed-integer", explicit=explicit)
     earlier = incumbent_margins(incumbent, statement)
     pool, _ = counting_pool(statement, earlier, lam=2 * statement.C, k=None)
     statement = replace(statement, pool=pool)
-    parameter, z, half, u, right = FreeIntercept.of(statement)
+    parameter, z, half, u, right = _with_free_intercept(statement)
     value = cp.Minimize(half + parameter * (statement.weight @ z))
     return CountingProblem(value, [(u >= right).set_label("margin")], statement, [parameter])

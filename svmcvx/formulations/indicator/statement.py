@@ -61,15 +61,15 @@ from svmcvx.certificate.rows import (
     smallest_eigenvalue_below,
     sums_above,
 )
-from svmcvx.data import binary_data, check_number
+from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import (
     BinaryStatement,
     RecoveredPoints,
+    check_price_or_limit,
     divided,
     full_entry,
-    penalised_space,
 )
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
@@ -81,7 +81,6 @@ from svmcvx.formulations.signed_rows import (
     big_m_bound,
     restricted_point,
 )
-from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, LinearModel, is_constant
 from svmcvx.solution import OptimalIntercepts
@@ -762,49 +761,18 @@ class L0(CountingStatement):
         return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
 
 
-def zero_one_statement(
-    X: Any,
-    y: Any,
-    *,
-    lam: float | None,
-    k: float | None,
-    kernel: KernelLike,
-    intercept: bool | str,
-    sample_weight: Any,
-    indefinite: str,
-    builder: str,
-) -> ZeroOne:
-    """Return the 0-1 problem bound to data, for a function of this name."""
-    if (lam is None) == (k is None):
-        raise DataError(
-            f"{builder} takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a"
-            " cardinality"
-        )
-    lam = None if lam is None else check_number(lam, "lam")
-    k = None if k is None else check_number(k, "k", "[0, inf)")
-    space = penalised_space(X, y, kernel, intercept, sample_weight, indefinite)
+def zero_one_statement(space: FeatureSpace, lam: Any, k: Any, caller: str) -> ZeroOne:
+    """Return the 0-1 problem in a space, for a function of this name."""
+    lam, k = check_price_or_limit(caller, lam, k, "k", "[0, inf)")
     price, name = (1.0, "sample_weight") if lam is None else (lam, "lam")
     check_total_price(price, space.data.weight, name)
     return ZeroOne(space=space, lam=lam, k=k)
 
 
-def l0_statement(
-    X: Any,
-    y: Any,
-    *,
-    C: float,
-    kernel: KernelLike = None,
-    sample_weight: Any = None,
-    indefinite: str = "error",
-    keep_gram: bool = True,
-) -> L0:
-    """Return the l0-norm hinge SVM bound to data, for local certificates."""
+def l0_statement(space: FeatureSpace, C: Any) -> L0:
+    """Return the l0-norm hinge SVM in a space, for local certificates."""
     C = check_number(C, "C")
-    data = binary_data(X, y, sample_weight)
-    space = feature_space(
-        data, kernel, intercept="free", indefinite=indefinite, keep_gram=keep_gram
-    )
-    check_total_price(C, data.weight, "C")
+    check_total_price(C, space.data.weight, "C")
     return L0(space=space, kind="local", C=C)
 
 

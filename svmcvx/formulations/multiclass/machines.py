@@ -60,7 +60,7 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded, exact, exp, log, row_maxima, sqrt, square, total
 from svmcvx.data import check_choice, check_number, check_whole, multiclass_data
-from svmcvx.errors import DataError
+from svmcvx.errors import BuildError, DataError
 from svmcvx.formulations.base import CLEARLY_ZERO, ON_SUPPORT, SHRINKS, RecoveredPoints, usable
 from svmcvx.formulations.multiclass.losses import (
     HingeSum,
@@ -635,6 +635,13 @@ class HardMarginM3SVM(PairwiseStatement):
                 " exists; use m3svm, which allows for violations"
             )
         return super().explain(status)
+
+    def model_of(self, variables: Mapping[str, Any]) -> MulticlassModel | None:
+        raise BuildError(
+            "a hard-margin model is the solver's point scaled until every score difference is at"
+            " least 1, so that the values of the variables do not tell whether it meets added"
+            " constraints; pass holds= to say of a model whether it does"
+        )
 
     def _root_flow(self, W: Floats) -> Floats:
         """Return the gradient of the p-th root of the regulariser in the differences."""

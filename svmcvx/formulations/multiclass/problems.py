@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from svmcvx.data import multiclass_data
-from svmcvx.errors import BuildError
 from svmcvx.formulations.multiclass.losses import (
     HingeSum,
     LargestHinge,
@@ -32,14 +31,8 @@ from svmcvx.formulations.multiclass.machines import (
     check_exponent,
     check_norm,
 )
-from svmcvx.formulations.multiclass.statement import (
-    MulticlassStatement,
-    Regulariser,
-    ScoreSpace,
-    pair_differences,
-)
+from svmcvx.formulations.multiclass.statement import Regulariser, ScoreSpace, pair_differences
 from svmcvx.formulations.problem import FormulationProblem, builder
-from svmcvx.model import MulticlassModel
 from svmcvx.system import memory
 
 
@@ -47,14 +40,6 @@ class MulticlassProblem(FormulationProblem):
     @property
     def coefficients(self) -> int:
         return 2 * super().coefficients * int(self.formulation.scores.data.c)
-
-    def model_at_variables(self) -> MulticlassModel | None:
-        """Return the model of the present values of ``W`` and ``b``; None where they have none."""
-        statement: MulticlassStatement = self.formulation
-        weights = statement.solved_weights(
-            {name: variable.value for name, variable in self.var_dict.items()}
-        )
-        return None if weights is None else statement.model(*weights)
 
 
 class StatedLosses(NamedTuple):
@@ -411,13 +396,6 @@ class M3SVMProblem(MulticlassProblem):
 
 
 class HardMarginM3SVMProblem(MulticlassProblem):
-    def model_at_variables(self) -> MulticlassModel | None:
-        raise BuildError(
-            "a hard-margin model is the solver's point scaled until every score difference is at"
-            " least 1, so that the values of the variables do not tell whether it meets added"
-            " constraints; pass holds= to say of a model whether it does"
-        )
-
     def proved_bound(self, value: float) -> float | None:
         p = self.formulation.p
         # For other exponents the objective is the p-th root of the statement's.

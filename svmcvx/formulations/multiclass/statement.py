@@ -330,10 +330,6 @@ class MulticlassStatement(Formulation):
         return self.scores.data.weight
 
     @property
-    def facts(self) -> Mapping[str, float]:
-        return {}
-
-    @property
     def data_facts(self) -> DataFacts:
         return DataFacts.of(self.scores.data)
 
@@ -517,6 +513,10 @@ class MulticlassStatement(Formulation):
         return self.scores.unreduced(np.asarray(W)), np.broadcast_to(
             np.asarray(b), (self.scores.data.c,)
         )
+
+    def model_of(self, variables: Mapping[str, Any]) -> MulticlassModel | None:
+        weights = self.solved_weights(variables)
+        return None if weights is None else self.model(*weights)
 
     def solved_multipliers(self, values: Any, W: Floats, b: Floats) -> list[Floats]:
         """Return candidates for α, shape (n, c − 1)."""
