@@ -17,16 +17,8 @@ for p = 1 the middle term becomes the box :math:`\alpha_i \le C s_i`, its limit 
 optimum :math:`\alpha_i = C s_i p\, \xi_i^{p-1}` with :math:`\xi_i = (1-u_i)_+`, and :math:`w =
 \sum_i v_i \varphi(x_i)`.
 
-**Scaling.** P is the objective of scikit-learn's ``SVC`` at p = 1 (same C). LIBLINEAR's squared
-hinge is p = 2 with the bias penalised, which is another problem.
-
-**Source.** [Sun], eqs. (9)-(17). The bias rule (see :func:`best_bias`) and the dual at p = 1, which
-lacks the box there, are corrected here.
-
-**Penalised or no intercept**, the problem of LIBLINEAR: the same with b = 0, and without
-:math:`y'\alpha = 0` in the dual. A penalised intercept is the coefficient of a constant feature. At
-p = 1 and p = 2 this is ``LinearSVC`` with ``loss="hinge"`` and ``"squared_hinge"``, the same C; its
-constant feature has the value ``intercept_scaling``. Source: [FanEtAl], eq. (1) and section 2.
+**Penalised or no intercept**: the same with b = 0, and without :math:`y'\alpha = 0` in the dual. A
+penalised intercept is the coefficient of a constant feature.
 
 **Hard margin**, the limit without loss:
 
@@ -34,25 +26,17 @@ constant feature has the value ``intercept_scaling``. Source: [FanEtAl], eq. (1)
     \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i \ge 1, \qquad
     \max_{\alpha \ge 0,\; y'\alpha = 0}\; \sum_i \alpha_i - \tfrac12 v'Kv.
 
-Its dual is unbounded when the classes are not separable in feature space. The margin is
-:math:`1/\|w\|`. Source: [Sun], Table 1, column "p = 1": the model of p = 1 there has no box.
+Its dual is unbounded when the classes are not separable in feature space.
 
-**Absolute norm**, with the squared hinge loss, the problem of ``LinearSVC(penalty="l1")``:
+**Absolute norm**, with the squared hinge loss:
 
 .. math::
     \min_w\; \|w\|_1 + C\sum_i s_i (1-u_i)_+^2, \qquad
     \max_{\alpha \ge 0}\; \sum_i \alpha_i - \sum_i \frac{\alpha_i^2}{4Cs_i} \quad\text{s.t.}\quad
     \Big|\sum_i \alpha_iy_ix_{ij}\Big| \le 1 \text{ for all } j.
 
-============== ======================================== =========
-symbol         meaning                                  shape
-============== ======================================== =========
-X, y           data, labels ±1                          (n, d), (n,)
-K              Gram matrix                              (n, n)
-L              factor of it, or the centred data        (n, r)
-alpha          multipliers                              (n,)
-w, b           normal in the columns of L, bias         (r,), ()
-============== ======================================== =========
+K is the Gram matrix, L a factor of it or the (centred) data. Scalings against other packages and
+sources: ``docs/formulations/psvm.md``.
 """
 
 from __future__ import annotations

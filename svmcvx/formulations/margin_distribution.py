@@ -16,8 +16,7 @@ weight k counts as k copies of it:
       - \sum_i \frac{(\theta_i)_+^2}{4 C_1 c_i} - \sum_i \frac{(\theta_i)_-^2}{4 C_2 c_i}, \qquad
       v_i = \theta_i y_i.
 
-The dual of [ZhangZhou] has :math:`\zeta, \beta \ge 0`, twice as many variables; at its optimum
-:math:`\zeta_i \beta_i = 0`, so both have the same value. At the optimum
+The dual of [ZhangZhou] has :math:`\zeta, \beta \ge 0`, twice as many variables. At the optimum
 
 .. math::
     \theta_i = 2 C_1 c_i (1 - D - u_i)_+ - 2 C_2 c_i (u_i - 1 - D)_+, \qquad
@@ -25,26 +24,6 @@ The dual of [ZhangZhou] has :math:`\zeta, \beta \ge 0`, twice as many variables;
 
 and for *every* w the first formula gives a dual point with :math:`P(w) - G(\theta) = \tfrac12\|w -
 \sum_i v_i\varphi(x_i)\|^2`.
-
-============== ================================================ =========
-symbol         meaning                                          shape
-============== ================================================ =========
-X, y           data, labels ±1                                  (n, d), (n,)
-K              Gram matrix                                      (n, n)
-L              factor of it, or the data                        (n, r)
-c              shares of the weights, 1/n without weights       (n,)
-theta          signed multipliers                               (n,)
-w              normal in the columns of L                       (r,)
-u              margins                                          (n,)
-============== ================================================ =========
-
-**Scaling.** Losses are averaged, so multiplying all weights by a number changes nothing. At D = 0
-and :math:`C_1 = C_2 = C` this is ridge regression on the labels, scikit-learn's ``Ridge(alpha=m /
-(2 * C), fit_intercept=False)``. There is no intercept; ``intercept=True`` appends a constant
-feature, whose coefficient is penalised with the others.
-
-**Source.** [ZhangZhou], Optimal Margin Distribution Machine, eqs. (7), (15)-(19), (22). Eq. (15)
-there ends in :math:`-\xi` where :math:`-\epsilon` is meant.
 
 **ODML**, the hinge loss with the mean and the variance of the margins, :math:`\lambda_1, \lambda_2
 \ge 0`, C > 0:
@@ -55,8 +34,7 @@ there ends in :math:`-\xi` where :math:`-\epsilon` is meant.
     u_i = y_i \langle w, \varphi(x_i)\rangle,\quad \bar u = \sum_i c_i u_i.
 
 **Dual** [ZhangZhou], with :math:`q = \alpha + \lambda_2 c`, :math:`A = 2\lambda_1(\mathrm{diag}(c)
-- (yc)(yc)')` and :math:`H = YG(I + AG)^{-1}Y`, where G is the Gram matrix (its value is stated here
-for maximisation):
+- (yc)(yc)')` and :math:`H = YG(I + AG)^{-1}Y`, where G is the Gram matrix:
 
 .. math:: \max_{0 \le \alpha \le C c}\; \sum_i \alpha_i - \tfrac12 q'Hq.
 
@@ -82,12 +60,7 @@ R^{-1}Z'q`; it makes :math:`G(\alpha, \tau)` the dual of [ZhangZhou] and :math:`
 **Hard margin**: the same without the hinge loss subject to :math:`u_i \ge 1`; its dual has
 :math:`\alpha \ge 0` only.
 
-**Scaling of ODML.** At :math:`\lambda_1 = \lambda_2 = 0` this is the soft-margin SVM without
-intercept whose C is C/m here, scikit-learn's ``LinearSVC(loss="hinge", fit_intercept=False, C=C /
-m)``. The objective can be negative.
-
-**Source of ODML.** [ZhangZhou], eqs. (3)-(5), (8)-(14). Its Lemma 1
-writes :math:`A^{-1}`, which does not exist; the identity (13) that it serves holds.
+Scalings against other packages and sources: ``docs/formulations/odm.md``.
 """
 
 from __future__ import annotations

@@ -129,97 +129,157 @@ class SumOfBounded(NamedTuple):
         return np.asarray(found)
 
 
-def are_unique(
-    gamma: Floats,
-    alpha: Floats,
-    codes: NDArray[np.intp],
-    others: NDArray[np.intp],
-    weight: Floats,
-    domain: SumOfBounded,
-    b: Floats,
-) -> bool:
-    """Return whether multipliers prove optimal intercepts of sum 0 at most :data:`SHORT` apart."""
-    n, c = gamma.shape[0], gamma.shape[1] + 1
-    s = weight[:, None]
-    here = gamma - (b[codes][:, None] - b[others])
-    above = float((s * domain.best(here) * np.maximum(here, 0.0)).sum() - (alpha * here).sum())
-    room = np.zeros((n, c))
-    np.put_along_axis(room, others, np.minimum(alpha, domain.largest * s - alpha), axis=1)
-    room[np.arange(n), codes] = (
-        domain.total * weight - alpha.sum(axis=1) if domain.coupled else math.inf
-    )
-    apart = np.full((c, c), math.inf)
-    for k in range(c):
-        for j in range(k):
-            rows = slice(None) if domain.coupled else (codes == k) | (codes == j)
-            exchanged = float(np.minimum(room[rows, k], room[rows, j]).max())
-            if exchanged > 0.0:
-                apart[k, j] = apart[j, k] = 2.0 * max(above, 0.0) / exchanged
-        apart[k, k] = 0.0
-    return bool(_along_paths(apart).max() <= SHORT)
-
-
 def _along_paths(d: Floats) -> Floats:
     for k in range(d.shape[0]):
         d = np.minimum(d, d[:, k, None] + d[k])
     return d
 
 
-def intercept_ranges(
-    gamma: Floats,
-    codes: NDArray[np.intp],
-    others: NDArray[np.intp],
-    weight: Floats,
-    domain: SumOfBounded,
-    b: Floats,
-) -> tuple[Floats, Floats] | None:
-    """Return the range of each intercept of sum 0; None if the linear program has no answer."""
-    if not np.isfinite(gamma).all():
-        return None
-    start, scaled = b, weight / weight.max()
+class ClassSlacks(NamedTuple):
+    """The slacks γ of observations towards the other classes, without intercepts."""
 
-    def slacks(b: Floats) -> Floats:
-        return np.asarray(gamma - (b[codes][:, None] - b[others]))
+    gamma: Floats
+    codes: NDArray[np.intp]
+    others: NDArray[np.intp]
+    weight: Floats
+    domain: SumOfBounded
 
-    def loss(b: Floats) -> float:
-        here = slacks(b)
-        return float(scaled @ (domain.best(here) * np.where(here > 0, here, 0.0)).sum(axis=1))
+    def at(self, b: Floats) -> Floats:
+        """Return the slacks with intercepts."""
+        return np.asarray(self.gamma - (b[self.codes][:, None] - b[self.others]))
 
-    size = WINDOW * b.size
-    step: Floats | None = np.zeros(b.size)
-    while step is not None:
-        b = b + step
-        here = slacks(b)
-        a = domain.best(here)
-        received, taken = _flows(scaled[:, None] * a, codes, others)
-        if (np.abs(received - taken) <= equal_share(codes.size) * received).all():
-            break
-        distance = domain.distance(here)
-        reach = _reach(distance, size)
-        window = np.flatnonzero(distance <= 2.0 * reach)
-        found = None
-        if not current().passed():
-            found = _solve_window(here, a, codes, others, scaled, domain, window, reach)
-        if found is None:
+    def loss(self, b: Floats) -> float:
+        here = self.at(b)
+        losses = (self.domain.best(here) * np.where(here > 0, here, 0.0)).sum(axis=1)
+        return float(self.weight @ losses)
+
+    def are_unique(self, alpha: Floats, b: Floats) -> bool:
+        """Return whether multipliers prove optimal b of sum 0 at most :data:`SHORT` apart."""
+        domain, codes, weight = self.domain, self.codes, self.weight
+        c, s, here = self.gamma.shape[1] + 1, self.weight[:, None], self.at(b)
+        above = self.loss(b) - float((alpha * here).sum())
+        room = np.zeros((codes.size, c))
+        np.put_along_axis(room, self.others, np.minimum(alpha, domain.largest * s - alpha), axis=1)
+        room[np.arange(codes.size), codes] = (
+            domain.total * weight - alpha.sum(axis=1) if domain.coupled else math.inf
+        )
+        apart = np.full((c, c), math.inf)
+        for k in range(c):
+            for j in range(k):
+                rows = slice(None) if domain.coupled else (codes == k) | (codes == j)
+                exchanged = float(np.minimum(room[rows, k], room[rows, j]).max())
+                if exchanged > 0.0:
+                    apart[k, j] = apart[j, k] = 2.0 * max(above, 0.0) / exchanged
+            apart[k, k] = 0.0
+        return bool(_along_paths(apart).max() <= SHORT)
+
+    def ranges(self, b: Floats) -> tuple[Floats, Floats] | None:
+        """Return the range of each intercept of sum 0; None if the linear program has no answer."""
+        if not np.isfinite(self.gamma).all():
             return None
-        a[window], step = found
-        size *= 2
-    lower, upper = tight_ranges(gamma, a, codes, others, domain)
-    # Among weights of more decades than the program's accuracy it overlooks the small ones.
-    better = np.isfinite([lower, upper]).all() and loss((lower + upper) / 2) <= loss(start) * (
-        1.0 + LP_ACCURACY
-    )
-    return (lower, upper) if better else None
+        scaled, start = self._replace(weight=self.weight / self.weight.max()), b
+        size = WINDOW * b.size
+        step: Floats | None = np.zeros(b.size)
+        while step is not None:
+            b = b + step
+            moved = scaled._replace(gamma=self.at(b))
+            a = self.domain.best(moved.gamma)
+            received, taken = moved.flows(a)
+            if (np.abs(received - taken) <= equal_share(self.codes.size) * received).all():
+                break
+            distance = self.domain.distance(moved.gamma)
+            reach = _reach(distance, size)
+            window = np.flatnonzero(distance <= 2.0 * reach)
+            found = None if current().passed() else moved.solve_window(a, window, reach)
+            if found is None:
+                return None
+            a[window], step = found
+            size *= 2
+        lower, upper = self.tight_ranges(a)
+        # Among weights of more decades than the program's accuracy it overlooks the small ones.
+        most = scaled.loss(start) * (1.0 + LP_ACCURACY)
+        better = np.isfinite([lower, upper]).all() and scaled.loss((lower + upper) / 2) <= most
+        return (lower, upper) if better else None
 
+    def flows(self, a: Floats) -> tuple[Floats, Floats]:
+        """Return the sums of multipliers by own class and by other class, equal at an optimum."""
+        alpha, c = self.weight[:, None] * a, a.shape[1] + 1
+        received = np.bincount(self.codes, weights=alpha.sum(axis=1), minlength=c)
+        taken = np.bincount(self.others.ravel(), weights=alpha.ravel(), minlength=c)
+        return np.asarray(received, dtype=np.float64), np.asarray(taken, dtype=np.float64)
 
-def _flows(
-    alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]
-) -> tuple[Floats, Floats]:
-    """Return the sums of multipliers by own class and by other class, equal at an optimum."""
-    c = alpha.shape[1] + 1
-    received = np.bincount(codes, weights=alpha.sum(axis=1), minlength=c)
-    taken = np.bincount(others.ravel(), weights=alpha.ravel(), minlength=c)
-    return np.asarray(received, dtype=np.float64), np.asarray(taken, dtype=np.float64)
+    def solve_window(
+        self, a: Floats, window: NDArray[np.intp], reach: float
+    ) -> tuple[Floats, Floats | None] | None:
+        """Return the multipliers of a window, others held, and the step of b at its bound."""
+        m, width = window.size, self.gamma.shape[1]
+        c, s, domain = width + 1, self.weight[window], self.domain
+        columns = np.arange(m * width)
+        # Rows of the balance: inflow minus outflow of each class.
+        own, other = np.repeat(self.codes[window], width), self.others[window].ravel()
+        entries = np.r_[np.repeat(s, width), -np.repeat(s, width)]
+        places = np.r_[own, other], np.r_[columns, columns]
+        balance = sp.csr_array((entries, places), shape=(c, m * width))
+        held = a.copy()
+        held[window] = 0.0
+        received, taken = self.flows(held)
+        costs = -(s[:, None] * self.gamma[window]).ravel()
+        bounds = np.array([[0.0, domain.largest]] * (m * width))
+        bounded = math.isfinite(reach)
+        if bounded:
+            balance = sp.csr_array(sp.hstack([balance, sp.eye_array(c), -sp.eye_array(c)]))
+            costs = np.r_[costs, np.full(2 * c, reach)]
+            bounds = np.vstack([bounds, np.array([[0.0, math.inf]] * (2 * c))])
+        sums = None
+        if domain.coupled:
+            places = np.repeat(np.arange(m), width), columns
+            sums = sp.csr_array((np.ones(m * width), places), shape=(m, costs.size))
+        accuracy = dict.fromkeys(
+            ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), LP_ACCURACY
+        )
+        solved = linprog(
+            costs,
+            A_ub=sums,
+            b_ub=None if sums is None else np.full(m, domain.total),
+            A_eq=balance,
+            b_eq=taken - received,
+            bounds=bounds,
+            method="highs-ds",
+            options=accuracy,
+        )
+        if solved.status != 0:
+            return None
+        found = solved.x[: m * width].reshape(m, width)
+        at_bound = bounded and float(solved.x[m * width :].max()) > AT_BOUND
+        return found, -np.asarray(solved.eqlin.marginals) if at_bound else None
+
+    def tight_ranges(self, a: Floats) -> tuple[Floats, Floats]:
+        """Return the range of each intercept of sum 0 at which the multipliers `a` are optimal."""
+        domain, codes = self.domain, self.codes
+        n, c = codes.size, self.gamma.shape[1] + 1
+        near = AT_BOUND * domain.largest if math.isfinite(domain.largest) else 0.0
+        # For all classes; the own class has slack 0 and the rest of the sum.
+        slack = np.zeros((n, c))
+        gives, takes = np.ones((n, c), dtype=bool), np.ones((n, c), dtype=bool)
+        np.put_along_axis(slack, self.others, self.gamma, axis=1)
+        np.put_along_axis(gives, self.others, a > near, axis=1)
+        np.put_along_axis(takes, self.others, a < domain.largest - near, axis=1)
+        if domain.coupled:
+            gives[np.arange(n), codes] = a.sum(axis=1) < domain.total - near
+        d = np.zeros((c, c))
+        for k in range(c):
+            for j in range(c):
+                if j != k:
+                    exchange = gives[:, j] & takes[:, k]
+                    if not domain.coupled:
+                        exchange &= (codes == j) | (codes == k)
+                    d[k, j] = (slack[:, j] - slack[:, k])[exchange].min(initial=math.inf)
+        d = _along_paths(d)
+        lower, upper = -d.mean(axis=0), d.mean(axis=1)
+        # Where rounding takes the ends of a single intercept past each other, their middle is it.
+        crossed = lower > upper
+        lower[crossed] = upper[crossed] = (lower[crossed] + upper[crossed]) / 2
+        return lower, upper
 
 
 def _reach(distance: Floats, size: int) -> float:
@@ -230,104 +290,3 @@ def _reach(distance: Floats, size: int) -> float:
     if reach == 0.0:
         reach = float(distance[distance > 0].min(initial=math.inf))
     return 0.5 * reach
-
-
-def _solve_window(
-    gamma: Floats,
-    a: Floats,
-    codes: NDArray[np.intp],
-    others: NDArray[np.intp],
-    weight: Floats,
-    domain: SumOfBounded,
-    window: NDArray[np.intp],
-    reach: float,
-) -> tuple[Floats, Floats | None] | None:
-    """Return the multipliers of a window, others held, and the step of b if it is at its bound."""
-    m, width = window.size, gamma.shape[1]
-    c = width + 1
-    s = weight[window]
-    columns = np.arange(m * width)
-    # Rows of the balance: inflow minus outflow of each class.
-    balance = sp.csr_array(
-        (
-            np.r_[np.repeat(s, width), -np.repeat(s, width)],
-            (
-                np.r_[np.repeat(codes[window], width), others[window].ravel()],
-                np.r_[columns, columns],
-            ),
-        ),
-        shape=(c, m * width),
-    )
-    held = weight[:, None] * a
-    held[window] = 0.0
-    received, taken = _flows(held, codes, others)
-    costs, bounds = (
-        -(s[:, None] * gamma[window]).ravel(),
-        np.array([[0.0, domain.largest]] * (m * width)),
-    )
-    bounded = math.isfinite(reach)
-    if bounded:
-        balance = sp.csr_array(sp.hstack([balance, sp.eye_array(c), -sp.eye_array(c)]))
-        costs = np.r_[costs, np.full(2 * c, reach)]
-        bounds = np.vstack([bounds, np.array([[0.0, math.inf]] * (2 * c))])
-    sums = None
-    if domain.coupled:
-        ones = np.ones(m * width)
-        sums = sp.csr_array(
-            (ones, (np.repeat(np.arange(m), width), columns)), shape=(m, costs.size)
-        )
-    solved = linprog(
-        costs,
-        A_ub=sums,
-        b_ub=None if sums is None else np.full(m, domain.total),
-        A_eq=balance,
-        b_eq=taken - received,
-        bounds=bounds,
-        method="highs-ds",
-        options={
-            "primal_feasibility_tolerance": LP_ACCURACY,
-            "dual_feasibility_tolerance": LP_ACCURACY,
-        },
-    )
-    if solved.status != 0:
-        return None
-    found = solved.x[: m * width].reshape(m, width)
-    step = None
-    if bounded and float(solved.x[m * width :].max()) > AT_BOUND:
-        step = -np.asarray(solved.eqlin.marginals)
-    return found, step
-
-
-def tight_ranges(
-    gamma: Floats,
-    a: Floats,
-    codes: NDArray[np.intp],
-    others: NDArray[np.intp],
-    domain: SumOfBounded,
-) -> tuple[Floats, Floats]:
-    """Return the range of each intercept of sum 0 at which the multipliers `a` are optimal."""
-    n, c = gamma.shape[0], gamma.shape[1] + 1
-    near = AT_BOUND * domain.largest if math.isfinite(domain.largest) else 0.0
-    rows = np.arange(n)
-    # For all classes; the own class has slack 0 and the rest of the sum.
-    slack = np.zeros((n, c))
-    gives, takes = np.ones((n, c), dtype=bool), np.ones((n, c), dtype=bool)
-    np.put_along_axis(slack, others, gamma, axis=1)
-    np.put_along_axis(gives, others, a > near, axis=1)
-    np.put_along_axis(takes, others, a < domain.largest - near, axis=1)
-    if domain.coupled:
-        gives[rows, codes] = a.sum(axis=1) < domain.total - near
-    d = np.zeros((c, c))
-    for k in range(c):
-        for j in range(c):
-            if j != k:
-                exchange = gives[:, j] & takes[:, k]
-                if not domain.coupled:
-                    exchange &= (codes == j) | (codes == k)
-                d[k, j] = (slack[:, j] - slack[:, k])[exchange].min(initial=math.inf)
-    d = _along_paths(d)
-    lower, upper = -d.mean(axis=0), d.mean(axis=1)
-    # Where rounding takes the ends of a single intercept past each other, their middle is it.
-    crossed = lower > upper
-    lower[crossed] = upper[crossed] = (lower[crossed] + upper[crossed]) / 2
-    return lower, upper

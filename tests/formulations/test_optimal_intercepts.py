@@ -13,12 +13,7 @@ import svmcvx as sx
 from svmcvx.formulations import optimal_intercepts as module
 from svmcvx.formulations.margin import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, TopHinge
-from svmcvx.formulations.optimal_intercepts import (
-    SHORT,
-    are_unique,
-    hinge_intercepts,
-    intercept_ranges,
-)
+from svmcvx.formulations.optimal_intercepts import SHORT, ClassSlacks, hinge_intercepts
 
 IRIS = load_iris(return_X_y=True)
 
@@ -221,7 +216,8 @@ def test_ranges_are_those_of_linear_programs(loss, seed, monkeypatch):
     rng, S, codes, weight = classes(seed)
     gamma, others = slacks(S, codes)
     start = rng.standard_normal(S.shape[1])
-    found = intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, start)
+    problem = ClassSlacks(gamma, codes, others, weight, loss.linear_pieces)
+    found = problem.ranges(start)
     best, expected = lp_ranges(gamma, codes, others, weight, loss)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     b = np.mean(found, axis=0)
@@ -230,7 +226,7 @@ def test_ranges_are_those_of_linear_programs(loss, seed, monkeypatch):
     assert float(weight @ loss.value(differences)) <= best * (1 + 1e-8) + 1e-8
     # Few observations at a time, from far away.
     monkeypatch.setattr(module, "WINDOW", 2)
-    again = intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, 3 * start)
+    again = problem.ranges(3 * start)
     np.testing.assert_allclose(again, found, atol=1e-9)
 
 
@@ -241,9 +237,8 @@ def test_ranges_change_with_the_names_of_classes_alone(seed, loss, unit):
 
     def middle(S, codes, weight):
         gamma, others = slacks(S, codes)
-        return np.mean(
-            intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, np.zeros(c)), axis=0
-        )
+        problem = ClassSlacks(gamma, codes, others, weight, loss.linear_pieces)
+        return np.mean(problem.ranges(np.zeros(c)), axis=0)
 
     found = middle(S, codes, weight)
     order, names = rng.permutation(codes.size), rng.permutation(c)
@@ -283,20 +278,14 @@ def test_intercepts_that_multipliers_call_unique_are_so_in_the_linear_program(lo
         found = sx.fast.multiclass(X, y, loss=loss, lam=lam, tol=tol)
         statement = sx.multiclass(X, y, loss=loss, lam=lam).formulation
         scores = statement.scores
-        gamma = 1.0 - scores.differences(scores.X @ found.model.coef)
+        problem = statement.slacks(found.model.coef, statement.loss.linear_pieces)
         b = found.model.intercept + scores.centre @ found.model.coef
-        problem = (
-            scores.data.codes,
-            scores.others,
-            statement.weight,
-            statement.loss.linear_pieces,
-            b - b.mean(),
-        )
-        called.append(are_unique(gamma, statement.multipliers(found.dual), *problem))
+        b -= b.mean()
+        called.append(problem.are_unique(statement.multipliers(found.dual), b))
         if called[-1]:
-            lower, upper = intercept_ranges(gamma, *problem)
+            lower, upper = problem.ranges(b)
             assert (upper - lower).max() <= SHORT
-            assert np.abs((lower + upper) / 2 - problem[-1]).max() <= SHORT
+            assert np.abs((lower + upper) / 2 - b).max() <= SHORT
     # Where none is left between its bounds, multipliers say nothing; with a wide gap they say
     # little.
     assert called[0] == (tol == 1e-9)

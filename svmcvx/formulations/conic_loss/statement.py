@@ -5,25 +5,18 @@ x_i\rangle`:
 
 .. math:: \min_w\; \|w\|^2 + \lambda \sum_i s_i\, 1[u_i < 1].
 
-**Relaxation** ([CepedaGomezHan], Theorem 2, ``form="paper"``), with :math:`t_i = \langle x_i x_i',
-W\rangle - 2u_i + 1`:
+**Relaxation** ([CepedaGomezHan], Theorem 2), with :math:`t_i = \langle x_i x_i', W\rangle - 2u_i +
+1`:
 
 .. math::
-    \min_{w, W, z}\; \mathrm{Tr}\,W + \lambda \sum_i s_i z_i \quad\text{s.t.}\quad
-    t_i \ge \frac{(1-u_i)_+^2}{z_i} + \frac{(1-u_i)_-^2}{1-z_i},\quad 0 \le z \le 1,\quad
-    \begin{pmatrix}1 & w'\\ w & W\end{pmatrix} \succeq 0.
+    \min_{w, W}\; \mathrm{Tr}\,W + \lambda \sum_i s_i z_i, \quad z_i = \frac{(1-u_i)_+^2}{t_i},
+    \quad\text{s.t.}\quad \begin{pmatrix}1 & w'\\ w & W\end{pmatrix} \succeq 0,
 
-**Reduced form** (``form="reduced"``, the default, same optimum): :math:`t_i \ge (1-u_i)^2` follows
-from the last constraint, and the best :math:`z_i` is :math:`(1-u_i)_+^2/t_i`, so one cone an
-observation is enough. With :math:`W = ww' + VV'` and :math:`v_i = \|V'x_i\|^2`
+or with :math:`W = ww' + VV'` and :math:`v_i = \|V'x_i\|^2`
 
 .. math::
     P(w, V) = \|w\|^2 + \|V\|_F^2 + \lambda \sum_i s_i z_i, \qquad
     z_i = \frac{(1-u_i)_+^2}{v_i + (1-u_i)_+^2}.
-
-*Interpretation.* :math:`z_i` is Cantelli's bound: the smallest probability, over all random
-hyperplanes with mean w and covariance :math:`VV'`, of a margin below 1. The relaxation replaces one
-hyperplane by the most favourable random one.
 
 **Cardinality form** (Appendix C): no λ, but :math:`\sum s_i z_i \le \kappa \sum s_i`; λ is then the
 multiplier of this row.
@@ -59,25 +52,9 @@ s_i`). The certificate's ``lower`` and ``upper`` enclose the optimum of the semi
 its residuals ``"zero_one_lower"`` and ``"zero_one_upper"`` enclose that of the 0-1 problem, the
 upper end attained by a rounding (:func:`svmcvx.formulations.signed_rows.round_relaxation`).
 
-============== ====================================================== ==========
-symbol         meaning                                                shape
-============== ====================================================== ==========
-X, y           data, labels ±1                                        (n, d), (n,)
-L              data with the constant feature, or a factor of K       (n, r)
-w, W           mean and second moment, in the columns of L            (r,), (r, r)
-V              factor of the covariance W − ww'                       (r, k)
-z              relaxed indicator of a margin below 1                  (n,)
-gamma, alpha   multipliers                                            (n,), (n,)
-============== ====================================================== ==========
-
-**Scaling.** There is no ½ on the norm: with a hinge instead of the 0-1 loss this would be the SVM
-with C = λ/2. The intercept is the coefficient of a constant feature and is penalised with the rest
-(LIBLINEAR's ``-B 1``).
-
-**Source.** [CepedaGomezHan], Theorem 2, eqs. (10), (19), (21), Appendices A and C. The factor γ
-that the proof of Proposition 1 drops and the superfluous −1 in eq. (14) are corrected.
-
-P is coded in :mod:`~svmcvx.formulations.conic_loss.models`.
+w, W and V are in the columns of the factor L. P is coded in
+:mod:`~svmcvx.formulations.conic_loss.models`. Interpretation, scaling and sources:
+``docs/formulations/conic.md``.
 """
 
 from __future__ import annotations

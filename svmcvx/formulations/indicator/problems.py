@@ -210,7 +210,11 @@ def feasible_gamma(G: Floats, gamma: Floats | None) -> Floats:
 def perspective_rows(
     w: cp.Variable, z: cp.Variable, u: cp.Expression, G: Floats, gamma: Floats
 ) -> tuple[cp.Expression, list[cp.Constraint]]:
-    """Return ‖w‖² − Σ γ(1−u)² + Σ γ(a²/z + c²/(1−z)) with a − c = 1 − u, and its constraints."""
+    """Return ‖w‖² − Σ γ(1−u)² + Σ γ(a²/z + c²/(1−z)) with a − c = 1 − u, and its constraints.
+
+    A solver's tolerance ε lets through margins that are short by √ε, so that the valid big-M rows
+    are added by default.
+    """
     n = gamma.size
     a, c = cp.Variable(n, name="shortfall"), cp.Variable(n, name="excess")
     p, q = cp.Variable(n, name="shortfall_cost"), cp.Variable(n, name="excess_cost")

@@ -22,17 +22,7 @@ bound then. Recovered models are scaled beforehand, so that it is their own.
 **Lower bound.** A search works on the factor L; :class:`FactorError` has what its bound says of the
 kernel. No objective is negative: 0 is a bound in any case.
 
-============== ======================================== =========
-symbol         meaning                                  shape
-============== ======================================== =========
-X, y           data, labels ±1                          (n, d), (n,)
-L              data, or a factor of the Gram matrix     (n, r)
-w, b           normal in the columns of L, bias         (r,), ()
-z              1 for observations that are dropped      (n,)
-M              how far a dropped margin may be below 1  (n,)
-============== ======================================== =========
-
-**Source.** [Brooks], as restated in [CepedaGomezHan], § 2. The bounds on M are derived here.
+The bounds on M are derived here; scalings and sources: ``docs/formulations/zero_one.md``.
 """
 
 from __future__ import annotations
@@ -483,25 +473,9 @@ class ZeroOne(CountingStatement):
     with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the coefficient of a
     constant feature.
 
-    **Perspective form,** for any γ > 0 with :math:`Q = I - \sum_i\gamma_i x_ix_i'
-    \succeq 0`:
-
-    .. math::
-        \min\; \|w\|^2 - \sum_i \gamma_i(1-u_i)^2
-        + \sum_i \gamma_i\Big(\frac{(1-u_i)_+^2}{z_i} + \frac{(1-u_i)_-^2}{1-z_i}\Big)
-        + \lambda \sum_i s_i z_i.
-
-    It needs no M. A solver's tolerance ε lets through margins that are short by
-    :math:`\sqrt\varepsilon`, so the valid big-M rows are added by default; ``M=None`` leaves them
-    out, and with the best γ the continuous relaxation is then the conic one.
-
     **Lower bound.** The better of two: the one that the solver states to have proved, and the dual
     bound of the conic relaxation (:mod:`svmcvx.formulations.conic_loss.statement`), which the
     checker computes.
-
-    **Scaling.** There is no ½: it is the l0-norm hinge with C = λ/2 and a penalised intercept.
-
-    **Source.** [Brooks], as restated in [CepedaGomezHan], § 2 and eq. (14) of § 3.
     """
 
     name: ClassVar[str] = "zero_one"
@@ -590,11 +564,6 @@ class Ramp(IndicatorStatement):
 
     An indicator drops observation i at the price of a loss of 2; the others have slacks
     :math:`\xi_i \in [0, 2]`.
-
-    **Scaling.** The optimum is at most that of the hinge SVM (``psvm_dual`` with p = 1) at the same
-    C.
-
-    **Source.** [Brooks], as restated in [CepedaGomezHan], § 2.
     """
 
     name: ClassVar[str] = "ramp"
@@ -662,12 +631,7 @@ class L0(CountingStatement):
 
     where the prox sets entries in :math:`(0, \sqrt{2\tau C s_i}]` to zero. Hence :math:`\mu \le 0`,
     and :math:`\mu_i \ne 0` only on the canonical hyperplanes. The hard-margin machine of any set of
-    observations is such a point, with :math:`\mu = -\alpha`.
-
-    **Scaling.** With a penalised intercept it would be the 0-1 problem
-    with λ = 2C.
-
-    **Source.** [LinYaoLiu], eq. (2.4), Definition 3.12 and Theorems 3.13 and 3.14.
+    observations is such a point, with :math:`\mu = -\alpha` [LinYaoLiu].
     """
 
     name: ClassVar[str] = "l0"

@@ -4,19 +4,8 @@ r"""The classical multi-class machines: one loss of score differences, one regul
     \min_{W, b}\; P(W, b) = \sum_i s_i\,\ell(f_i) + \Omega(W), \qquad
     f_{ik} = (w_{y_i} - w_k)'x_i + b_{y_i} - b_k,\; k \ne y_i.
 
-with the loss and the regulariser of each builder:
-
-- ``weston_watkins``: :math:`\sum_k (1-f_k)_+` and :math:`\lambda\sum_k\|w_k\|^2`;
-- ``crammer_singer``: :math:`\max_k (1-f_k)_+` and :math:`\lambda\sum_k\|w_k\|^2`;
-- ``msvm``: :math:`\sum_k (1-f_k)_+` and
-  :math:`\lambda(\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2)`;
-- ``topk_svm``: the mean of the k largest of :math:`1-f` and 0, and
-  :math:`\lambda\sum_k\|w_k\|^2`;
-- ``multinomial_lr``: :math:`\log(1+\sum_k e^{-f_k})` and :math:`\lambda\sum_k\|w_k\|^2`;
-- ``sparse_multinomial_lr``: :math:`\log(1+\sum_k e^{-f_k})` and :math:`\lambda\sum_{jk}|W_{jk}|`.
-
-The losses are summed, not averaged. ``intercept=True`` (the default) has free biases b;
-``intercept=False`` none.
+The loss and the regulariser of each builder are in :data:`MACHINES`, their formulas in
+:mod:`svmcvx.formulations.multiclass.losses` and :class:`Regulariser`. The biases are free, or 0.
 
 **Dual.** With G and :math:`g_b` of the multipliers α (see
 :mod:`svmcvx.formulations.multiclass.statement`) and g and A of the conjugate of the loss (see
@@ -30,15 +19,6 @@ The columns of G sum to zero, whence :math:`\Omega^*(G) = \|G\|_F^2/(4\lambda)` 
 norms, :math:`\|G\|_F^2/(2\lambda(c+1))` for M-SVM, and for the sum of absolute values the
 constraint :math:`|G_{jk}| \le \lambda`. At the optimum :math:`W = G/(2\lambda)`, for M-SVM :math:`W
 = G/(\lambda(c+1))`; :math:`\sum_k w_k = 0` follows.
-
-============== ======================================================== =========
-symbol         meaning                                                  shape
-============== ======================================================== =========
-X, y           data, labels of c classes                                (n, d), (n,)
-W, b           weights, one column per class; biases                    (d, c), (c,)
-f              score differences to the other classes, in order         (n, c − 1)
-alpha          multipliers of f, zero for the own class                 (n, c)
-============== ======================================================== =========
 
 Scalings against other packages, special cases, and sources: ``docs/formulations/multiclass.md``.
 """
@@ -81,12 +61,7 @@ from svmcvx.formulations.multiclass.statement import (
     lengths,
     pairwise,
 )
-from svmcvx.formulations.optimal_intercepts import (
-    are_unique,
-    equal_share,
-    intercept_ranges,
-    tight_ranges,
-)
+from svmcvx.formulations.optimal_intercepts import equal_share
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import OptimalIntercepts
@@ -234,12 +209,10 @@ class ClassicalStatement(MulticlassStatement):
             return b
         if domain is None:
             return self._tied(W, b) if self.loss.smooth else b
-        data = self.scores.data
-        gamma = 1.0 - self.differences(W, np.zeros(data.c))
-        problem = data.codes, self.scores.others, self.weight, domain, b
+        slacks = self.slacks(W, domain)
         found: tuple[Floats, Floats] | None = b, b
-        if dual is None or not are_unique(gamma, self.multipliers(dual), *problem):
-            found = intercept_ranges(gamma, *problem)
+        if dual is None or not slacks.are_unique(self.multipliers(dual), b):
+            found = slacks.ranges(b)
         self._ranges[W.tobytes()] = None if found is None else OptimalIntercepts(*found)
         return b if found is None else (found[0] + found[1]) / 2
 
@@ -292,11 +265,8 @@ class M3SVM(PairwiseStatement):
           + \varepsilon(\|W\|_F^2 + \|b\|^2), \qquad
         f_{ik} = (w_{y_i} - w_k)'x_i + b_{y_i} - b_k,\; k \ne y_i,
 
-    with the losses ``hinge`` :math:`\sum_k(1-f_k)_+`, ``smoothed``
-    :math:`\sum_k\tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})`, :math:`\gamma = 1 - f`,
-    ``logistic`` :math:`\sum_k\log(1+e^{-f_k})` (ISM3) and ``softmax`` :math:`\log(1+\sum_k
-    e^{-f_k})`, and with the Euclidean norm or the sum of absolute values. The optimum has
-    :math:`\sum_k w_k = 0` and :math:`\sum_k b_k = 0`.
+    with the losses of :data:`LOSSES`, and with the Euclidean norm or the sum of absolute values.
+    The optimum has :math:`\sum_k w_k = 0` and :math:`\sum_k b_k = 0`.
 
     **Dual.** With G and :math:`g_b` of the multipliers α, g of the conjugate of the loss and
     *flows* :math:`S_{kl}`, k < l, from class k to class l, whose divergence is
@@ -320,11 +290,7 @@ class M3SVM(PairwiseStatement):
     over that value.
 
     Column kl of WP is :math:`w_k - w_l`, k < l; S has one column per pair, shape (d, c(c − 1)/2).
-
-    The losses are summed, not averaged, and b is penalised by ε alone, so that adding a constant to
-    a feature changes the problem (little while the offset times :math:`\sqrt\varepsilon` is
-    small): standardise the features. The dual problems and bounds are derived here, the rest is
-    from [NieHaoWang], (4), (5), (14) and Theorems 1, 2 and 5.
+    The dual problems and bounds are derived here, the rest is from [NieHaoWang].
     """
 
     name: ClassVar[str] = "m3svm"
@@ -617,11 +583,8 @@ class HardMarginM3SVM(PairwiseStatement):
 
     def _ranges(self, W: Floats) -> tuple[Floats, Floats]:
         """Return the least and the largest biases of sum 0 with which the weights have f ≥ 1."""
-        data = self.scores.data
-        gamma = 1.0 - self.differences(W, np.zeros(data.c))
-        return tight_ranges(
-            gamma, np.zeros_like(gamma), data.codes, self.scores.others, self.loss.domain
-        )
+        slacks = self.slacks(W, self.loss.domain)
+        return slacks.tight_ranges(np.zeros_like(slacks.gamma))
 
     def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts:
         shift = self.scores.centre @ model.coef

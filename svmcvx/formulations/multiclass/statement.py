@@ -44,6 +44,7 @@ from svmcvx.formulations.base import (
     usable,
 )
 from svmcvx.formulations.multiclass.losses import LONGEST_MOVE, Domain, ScoreLoss, cut_off
+from svmcvx.formulations.optimal_intercepts import ClassSlacks, SumOfBounded
 from svmcvx.model import MulticlassModel
 from svmcvx.numerical import line_search
 from svmcvx.solution import DataFacts, Evidence
@@ -528,6 +529,11 @@ class MulticlassStatement(Formulation):
     def differences(self, W: Floats, b: Floats) -> Floats:
         """Return f for biases that belong to ``scores.X``."""
         return self.scores.differences(self.scores.X @ W + b)
+
+    def slacks(self, W: Floats, domain: SumOfBounded) -> ClassSlacks:
+        """Return the slacks of weights without biases."""
+        gamma = 1.0 - self.differences(W, np.zeros(self.scores.data.c))
+        return ClassSlacks(gamma, self.scores.data.codes, self.scores.others, self.weight, domain)
 
     def model(self, W: Floats, b: Floats) -> MulticlassModel:
         """Return the model with biases that belong to ``scores.X``."""
