@@ -80,9 +80,8 @@ def odm_primal(
     Returns
     -------
     ODMPrimal
-        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``xi``, ``epsilon``; parameters ``C1``, ``C2``,
-        ``D``; constraints labelled ``margins`` (the definition of u), ``lower`` and ``upper``, the
-        last two with the multipliers ζ and β.
+        A ``cvxpy.Problem``. The multipliers of ``lower`` and ``upper`` are ζ and β; ``margins``
+        defines u.
 
     Examples
     --------
@@ -154,10 +153,8 @@ def odm_dual(
     Returns
     -------
     ODMDual
-        A ``cvxpy.Problem``. Variable ``eta``, or ``zeta_scaled`` and ``beta_scaled``;
-        ``problem.theta`` is the expression θ; parameters ``C1``, ``C2``, ``D`` (and ``C1_D``,
-        ``C1_squared``, ``C1_squared_over_C2``, which follow them); no constraint, or those labelled
-        ``zeta_nonnegative`` and ``beta_nonnegative``.
+        A ``cvxpy.Problem`` in ``eta``, or in ``zeta_scaled`` and ``beta_scaled``; ``problem.theta``
+        is the expression θ.
 
     Examples
     --------
@@ -277,9 +274,8 @@ def odml_primal(
     Returns
     -------
     ODMLPrimal
-        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``, ``xi``; parameters ``lam1``,
-        ``lam2``, ``C``; constraints labelled ``margins`` and ``mean`` (definitions), ``margin``
-        (its multipliers are α) and ``slack``.
+        A ``cvxpy.Problem``. The multipliers of ``margin`` are α; ``margins`` and ``mean`` are
+        definitions.
 
     Examples
     --------
@@ -341,10 +337,8 @@ def odml_dual(
     Returns
     -------
     ODMLDual
-        A ``cvxpy.Problem``. Variables ``beta`` and, with a thin factor, ``g``; ``problem.alpha`` is
-        the expression :math:`\alpha = C c \beta`; parameters ``lam2`` and ``C`` (and, with a square
-        factor, ``C_squared``, ``C_lam2`` and ``lam2_squared``, which follow them); constraints
-        labelled ``nonnegative``, ``box`` and, with a thin factor, ``combination``.
+        A ``cvxpy.Problem`` in ``beta`` and, with a thin factor, ``g``; ``problem.alpha`` is the
+        expression :math:`\alpha = C c \beta`.
 
     Examples
     --------
@@ -424,9 +418,8 @@ def odml_hard_margin(
     Returns
     -------
     ODMLHardMarginProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``u``, ``mean``; parameters ``lam1`` and ``lam2``;
-        constraints labelled ``margins`` and ``mean`` (definitions) and ``margin`` (its multipliers
-        are α).
+        A ``cvxpy.Problem``. The multipliers of ``margin`` are α; ``margins`` and ``mean`` are
+        definitions.
 
     Examples
     --------

@@ -106,10 +106,8 @@ def psvm_primal(
     Returns
     -------
     PSVMPrimal
-        A ``cvxpy.Problem``. Variables ``w``, ``b``, ``xi`` and, for a power cone, ``t``; parameter
-        ``C``; constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``.
-        ``problem.cone`` says which cone states the loss. The bias variable belongs to centred data
-        when `X` is dense and linear.
+        A ``cvxpy.Problem``. The multipliers of ``margin`` are α; ``problem.cone`` says which cone
+        states the loss. The variable ``b`` belongs to centred data when `X` is dense and linear.
 
     Examples
     --------
@@ -179,10 +177,8 @@ def psvm_dual(
     Returns
     -------
     PSVMDual
-        A ``cvxpy.Problem``. Variables ``beta`` and, for a power cone, ``t``; ``problem.alpha`` is
-        the expression :math:`\alpha = C p s \beta`; parameter ``C`` (and ``C_squared``, which
-        follows it); constraints labelled ``nonnegative``, ``balance`` (with a free intercept) and
-        ``box`` (p = 1) or ``power``.
+        A ``cvxpy.Problem`` in ``beta``; ``problem.alpha`` is the expression :math:`\alpha = C p s
+        \beta`.
 
     Examples
     --------
@@ -252,8 +248,7 @@ def hard_margin_dual(
     Returns
     -------
     HardMarginProblem
-        A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and
-        ``balance``.
+        A ``cvxpy.Problem`` in ``alpha``.
 
     Examples
     --------

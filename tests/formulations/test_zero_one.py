@@ -220,7 +220,7 @@ def test_a_users_incumbent_is_taken():
     X, y = small(0, n=30, d=3)
     best = sx.solve(zero_one_mio(X, y, lam=1.0))
     started = zero_one_mio(X, y, lam=1.0, incumbent=best)
-    assert started.formulation.incumbent_value <= best.certificate.upper * (1 + 1e-9)
+    assert started.formulation.facts["incumbent"] <= best.certificate.upper * (1 + 1e-9)
     assert (
         zero_one_mio(X, y, lam=1.0, incumbent=best.model).incumbent.norm == started.incumbent.norm
     )

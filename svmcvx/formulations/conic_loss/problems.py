@@ -137,12 +137,9 @@ def conic_sdp(
     Returns
     -------
     ConicSDP
-        A ``cvxpy.Problem``. Variables ``w_scaled`` and ``W_scaled`` (of the data divided by their
+        A ``cvxpy.Problem``. ``w_scaled`` and ``W_scaled`` are those of the data divided by their
         root mean square row norm; ``problem.w`` and ``problem.W`` are expressions in the data's own
-        scale), ``z``, ``t``, ``m`` and for the paper's form ``n``, ``a``, ``b``; parameter ``lam``
-        or ``kappa``; constraints labelled ``moment`` (its multipliers are γ), ``margin`` (α),
-        ``slack``, ``semidefinite``, ``cone``, with `kappa` ``cardinality`` (λ), and for the paper's
-        form ``box_low``, ``box_high``, ``beyond``, ``excess``, ``split`` and ``cone_beyond``.
+        scale. The multipliers of ``moment``, ``margin`` and ``cardinality`` are γ, α and λ.
 
     Notes
     -----
@@ -291,10 +288,8 @@ def conic_fixed_gamma(
     Returns
     -------
     ConicFixedGammaProblem
-        A ``cvxpy.Problem``. Variables ``w_scaled`` (of the data divided by their root mean square
-        row norm; ``problem.w`` is in the data's own scale), ``z``, ``m``, ``n``, ``a``; parameter
-        ``lam``; constraints labelled ``margin``, ``slack``, ``beyond``, ``excess``, ``box_high``
-        and ``cone``.
+        A ``cvxpy.Problem``. ``w_scaled`` is that of the data divided by their root mean square row
+        norm; ``problem.w`` is in the data's own scale.
 
     Notes
     -----

@@ -424,12 +424,9 @@ def zero_one_mio(
     Returns
     -------
     CountingProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``z`` and, in the perspective form, ``shortfall``
-        :math:`=(1-u)_+`, ``excess`` :math:`=(1-u)_-`, ``shortfall_cost``, ``excess_cost``;
-        parameter ``lam`` or ``k`` (and ``M``, which follows it); constraints labelled ``margin``,
-        ``budget`` (with `k`), and ``split``, ``nonnegative_shortfall``, ``nonnegative_excess``,
-        ``shortfall_cone``, ``excess_cone``. ``problem.M``, ``problem.incumbent`` and
-        ``problem.gamma`` hold what was derived; a solution has M in ``details``.
+        A ``cvxpy.Problem``. In the perspective form ``shortfall`` is :math:`(1-u)_+` and ``excess``
+        :math:`(1-u)_-`. ``problem.M``, ``problem.incumbent`` and ``problem.gamma`` hold what was
+        derived; a solution has M in ``details``.
 
     Notes
     -----
@@ -535,9 +532,8 @@ def ramp_mio(
     Returns
     -------
     RampProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear),
-        ``z`` and ``xi``, which is :math:`\max(1, C)\,\xi`; parameter ``C`` (and ``M``, ``unit``,
-        ``price``, which follow it); constraints labelled ``margin``, ``slack`` and ``ceiling``.
+        A ``cvxpy.Problem``. The variable ``xi`` is :math:`\max(1, C)\,\xi`, and ``b`` belongs to
+        centred data when `X` is dense and linear.
 
     Notes
     -----
@@ -606,8 +602,7 @@ def l0_mio(
     Returns
     -------
     CountingProblem
-        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear)
-        and ``z``; parameter ``C`` (and ``M``, which follows it); constraint ``margin``.
+        A ``cvxpy.Problem``. ``b`` belongs to centred data when `X` is dense and linear.
 
     Notes
     -----

@@ -226,14 +226,10 @@ class IndicatorStatement(BinaryStatement):
         """Return an upper bound on the objective of a point, or of a multiple within rounding."""
         error: Floats | float = 0.0
         if point.w.any():
-            lengths = self._factor_lengths * norm_above(point.w) + abs(point.b)
+            lengths = row_norms_above(self.geometry.G) * norm_above(point.w) + abs(point.b)
             error = inner_error(self.geometry.G.shape[1] + 2, lengths)
         norm = total(square(exact(point.w)))
         return self._value_above(Bounded(point.u, error), norm, 2 * ON_MARGIN)[0]
-
-    @cached_property
-    def _factor_lengths(self) -> Floats:
-        return row_norms_above(self.geometry.G)
 
     @cached_property
     def incumbent(self) -> Incumbent | None:
@@ -244,11 +240,6 @@ class IndicatorStatement(BinaryStatement):
         ]
         best = min(values, key=lambda item: item[0], default=(math.inf, None))
         return best[1] if math.isfinite(best[0]) else None
-
-    @property
-    def incumbent_value(self) -> float:
-        point = self.incumbent
-        return math.inf if point is None else self.objective_value(point.norm, point.loss)
 
     @property
     def M(self) -> Floats | None:
@@ -269,8 +260,8 @@ class IndicatorStatement(BinaryStatement):
     @property
     def facts(self) -> Mapping[str, float]:
         facts = dict(self.space.facts)
-        if self.incumbent is not None:
-            facts["incumbent"] = self.incumbent_value
+        if (point := self.incumbent) is not None:
+            facts["incumbent"] = self.objective_value(point.norm, point.loss)
         if self.M is not None:
             facts |= {"smallest_M": float(self.M.min()), "largest_M": float(self.M.max())}
         if self.unproved.any():
@@ -411,12 +402,9 @@ class IndicatorStatement(BinaryStatement):
         # Margins near 1 change about so much where the numbers of a model are rounded.
         size = 1.0 + abs(model.intercept)
         if isinstance(model, LinearModel):
-            size += self._longest * float(np.linalg.norm(model.coef))
+            longest = float(row_norms_above(self.space.data.X).max(initial=0.0))
+            size += longest * float(np.linalg.norm(model.coef))
         return lowest - 4.0**attempt * min(roundings(1) * size, LARGEST_SHORTFALL)
-
-    @cached_property
-    def _longest(self) -> float:
-        return float(row_norms_above(self.space.data.X).max(initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,13 +413,9 @@ class CountingStatement(IndicatorStatement):
 
     def _above(self, norm: Bounded, dropped: Bools) -> float:
         """Return an upper bound on the objective with this squared norm and dropped set."""
-        return float(self.objective_value(norm, self.dropped_weight(dropped)).upper)
-
-    def dropped_weight(self, dropped: Bools) -> Bounded:
         if isinstance(self.loss_weight, float):
-            return exact(float(np.count_nonzero(dropped)))
-        found: Bounded = total(exact(self.weight[dropped]))
-        return found
+            return float(self.objective_value(norm, exact(np.count_nonzero(dropped))).upper)
+        return float(self.objective_value(norm, total(exact(self.weight[dropped]))).upper)
 
     def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
         """Return whether w = 0, which drops all observations or a class, is no better, nor 0."""

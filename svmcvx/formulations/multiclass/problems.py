@@ -215,15 +215,11 @@ def multiclass(
     Returns
     -------
     ClassicalProblem
-        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square
-        factor of the data when d > n —, and ``b`` of shape (c,) if there is an intercept; parameter
-        ``lam``; with an intercept the constraint ``gauge`` (:math:`\sum_k b_k = 0`, which does not
-        change the optimum). The biases belong to centred data when `X` is dense. The hinges have
-        slacks ``xi``, one a class and observation or one an observation, and constraints labelled
-        ``margin`` (its multipliers are α) and ``slack``; ``"topk"`` the variables ``threshold``,
-        ``above`` and ``own_above`` and constraints ``own``, ``above``, ``own_above`` and
-        ``largest``, which state the sum of the largest. The model of ``"sparse_softmax"`` has exact
-        zeros where the solver's weights are negligible and the certified gap allows it.
+        A ``cvxpy.Problem``. ``W`` has the shape (d, c), or (n, c) in the columns of a square factor
+        of the data when d > n. The multipliers of ``margin`` are α; ``gauge`` (:math:`\sum_k b_k =
+        0`) does not change the optimum. The biases belong to centred data when `X` is dense. The
+        model of ``"sparse_softmax"`` has exact zeros where the solver's weights are negligible and
+        the certified gap allows it.
 
     Notes
     -----
@@ -447,15 +443,11 @@ def m3svm(
     Returns
     -------
     M3SVMProblem
-        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square
-        factor of the data when d > n and ``norm=2`` —, ``b`` of shape (c,), for dense data ``a``
-        (the scores at the mean observation), ``V`` (the differences of the columns of W, one a pair
-        k < l in lexicographic order), ``xi`` for the hinge, ``f`` for the other losses, and for p
-        other than 1 and 2 ``u`` and ``t`` (norms and their powers; for ``norm=1`` and p = 2 ``u``
-        alone); parameters ``lam``, ``eps`` and ``delta`` (smoothed only); constraints labelled
-        ``pairs`` (minus its multipliers are the flows), ``margin`` (its multipliers are α),
-        ``slack``, ``shift`` (:math:`a = b + W'\bar x`), ``length`` and ``power``. ``problem.cone``
-        says which cone states the powers.
+        A ``cvxpy.Problem``. ``W`` has the shape (d, c), or (n, c) in the columns of a square factor
+        of the data when d > n and ``norm=2``; ``V`` holds the differences of its columns, one a
+        pair k < l in lexicographic order, and for dense data ``a`` the scores at the mean
+        observation. The multipliers of ``margin`` are α, minus those of ``pairs`` the flows.
+        ``problem.cone`` says which cone states the powers.
 
     Notes
     -----
@@ -513,10 +505,8 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     HardMarginM3SVMProblem
         A ``cvxpy.Problem``. For p other than 1, 2 and infinity its objective is the p-th root of
         the sum, which has the same minimisers and stays of order one for large p; the certificate
-        is that of the sum. Variables ``W``, ``b``, ``V`` and, as the exponent demands, ``u``, ``t``
-        and ``r`` (the root); constraints labelled ``margin``, ``pairs``, ``length``, ``power``,
-        ``root``, and ``gauge`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does not
-        change the optimum). The biases belong to centred data when `X` is dense.
+        is that of the sum. ``gauge`` and ``gauge_b`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k =
+        0`) do not change the optimum. The biases belong to centred data when `X` is dense.
 
     Notes
     -----
