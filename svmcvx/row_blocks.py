@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import importlib
 import io
 import logging
 import os
@@ -254,7 +255,7 @@ class RowBlocks:
         SolverUnavailable
             If pyarrow is not installed.
         """
-        parquet = _pyarrow_parquet()
+        parquet = _optional("pyarrow.parquet", "parquet")
         loaders: list[Rows] = []
         lengths, chosen = [], ()
         found = files(paths, "paths")
@@ -486,7 +487,10 @@ class _ParquetRows:
         return None if self.target is None else np.asarray(self._read([self.target])[self.target])
 
     def _read(self, columns: list[str]) -> Any:
-        parquet, wrong = _pyarrow_parquet(), f"row group {self.group} of {self.path} cannot be read"
+        parquet, wrong = (
+            _optional("pyarrow.parquet", "parquet"),
+            f"row group {self.group} of {self.path} cannot be read",
+        )
         with _reading(wrong, Exception), parquet.ParquetFile(self.path) as reader:
             rows = reader.read_row_group(self.group, columns=columns, use_threads=False)
             return rows.to_pandas(ignore_metadata=True)
@@ -555,12 +559,12 @@ def files(paths: Paths, name: str) -> list[str]:
     return found
 
 
-def _pyarrow_parquet() -> Any:
+def _optional(module: str, extra: str) -> Any:
+    """Import an optional dependency, or raise an error that names the extra with it."""
     try:
-        import pyarrow.parquet
+        return importlib.import_module(module)
     except ImportError:
-        raise missing_extra("pyarrow", "parquet") from None
-    return pyarrow.parquet
+        raise missing_extra(module.partition(".")[0], extra) from None
 
 
 LINE: Final = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
@@ -834,7 +838,9 @@ class Shards:
             self.states = self._local(_changed, calls)
             return list(map(_result, self.states))
         states = self.client.persist(self._tasks(_changed, calls))
-        results = self._gathered([_dask().delayed(_result, pure=False)(state) for state in states])
+        results = self._gathered(
+            [_optional("dask", "dask").delayed(_result, pure=False)(state) for state in states]
+        )
         self.states = states
         return results
 
@@ -866,7 +872,7 @@ class Shards:
 
     def _tasks(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
         """Return the delayed tasks for a cluster."""
-        delayed = _dask().delayed
+        delayed = _optional("dask", "dask").delayed
         task = delayed(run, pure=False)
         # A shared object is sent once to each worker.
         sent = {id(call): delayed(call, traverse=False) for call in calls}
@@ -876,7 +882,7 @@ class Shards:
         """Compute in threads by a plain graph, of a tenth of the overhead of collections."""
         if self._late():
             raise OutOfTime
-        _dask()
+        _optional("dask", "dask")
         from dask.optimization import cull
         from dask.threaded import get
 
@@ -943,14 +949,6 @@ def default_client() -> Any:
     with suppress(ValueError):
         return distributed.default_client()
     return None
-
-
-def _dask() -> Any:
-    try:
-        import dask
-    except ImportError:
-        raise missing_extra("dask", "dask") from None
-    return dask
 
 
 class LabelCounts(NamedTuple):
@@ -1062,7 +1060,7 @@ def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | N
     rows = rows.rechunk({1: -1}) if len(rows.chunks[1]) > 1 else rows
     shape = {"drop_axis": 1} if columns is None else {"chunks": (rows.chunks[0], (columns,))}
     empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
-    shared = _dask().delayed(model, traverse=False)
+    shared = _optional("dask", "dask").delayed(model, traverse=False)
     return rows.map_blocks(_of_rows, shared, method, dtype=dtype, meta=empty, **shape)
 
 

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -120,26 +120,14 @@ class AlphaDualStatement(LossStatement):
 
 
 def objective(
-    squared_norm: Any,
-    u: Any,
-    *,
-    C: Any,
-    p: Any,
-    weight: Any = 1.0,
-    summed: Callable[[Any], Any] = total,
+    squared_norm: Any, u: Any, *, C: Any, p: Any, weight: Any = 1.0, summed: Any = total
 ) -> Any:
     r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`, of plain or bounded numbers."""
     return 0.5 * squared_norm + C * summed(weight * hinge_power(u, p))
 
 
 def dual_objective(
-    alpha: Any,
-    squared_norm: Any,
-    *,
-    C: Any,
-    p: Any,
-    weight: Any = 1.0,
-    summed: Callable[[Any], Any] = total,
+    alpha: Any, squared_norm: Any, *, C: Any, p: Any, weight: Any = 1.0, summed: Any = total
 ) -> Any:
     r"""Return :math:`D(\alpha)`, given :math:`v'Kv`; for p = 1 of an α within its box."""
     terms = alpha if p == 1 else alpha - hinge_power_conjugate(alpha, C * weight, p)

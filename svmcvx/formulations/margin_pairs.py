@@ -181,16 +181,12 @@ class PSVMParts:
         found: Floats = np.maximum(np.maximum.reduceat(outside, starts), off)
         for part in np.flatnonzero(~np.logical_and.reduceat(exactly, starts)).tolist():
             own = self.layout.of_part(part)
-            found[part] = (
-                self._violation(alpha[own], self.y[own], self.cost_below[own])
-                if math.isfinite(largest[part])
-                else math.inf
-            )
+            if math.isfinite(largest[part]):
+                off = abs(imbalance(alpha[own], self.y[own]))
+                found[part] = max(float(outside[own].max()), off)
+            else:
+                found[part] = math.inf
         return found
-
-    def _violation(self, alpha: Floats, y: Floats, cost: Floats) -> float:
-        outside = np.maximum(-alpha, alpha - cost if self.p == 1 else -np.inf)
-        return max(float(outside.max()), abs(imbalance(alpha, y)))
 
     def objective_without_normal(self) -> Floats:
         """Return the smallest objective at w = 0 per problem, p = 1 or 2, up to rounding."""

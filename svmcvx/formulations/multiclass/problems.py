@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import cvxpy as cp
 import numpy as np
@@ -42,23 +42,13 @@ class MulticlassProblem(FormulationProblem):
         return 2 * super().coefficients * int(self.formulation.scores.data.c)
 
 
-class StatedLosses(NamedTuple):
-    """The weighted sum of losses of the scores XW + 1b' with the constraints that it needs; the
-    multipliers of ``margin`` are α.
-    """
+def _stated_losses(
+    scores: ScoreSpace, loss: ScoreLoss, name: str
+) -> tuple[cp.Variable, Any, cp.Expression, list[cp.Constraint], list[cp.Parameter]]:
+    """Return W, b, the weighted sum of losses of XW + 1b', its constraints and its parameters.
 
-    W: cp.Variable
-    b: cp.Variable | None
-    value: cp.Expression
-    constraints: list[cp.Constraint]
-    parameters: list[cp.Parameter]
-
-
-def _stated_losses(scores: ScoreSpace, loss: ScoreLoss, name: str) -> StatedLosses:
-    """State the losses unless the problem would not fit into memory.
-
-    With penalised biases a change of variables centres dense data, for the scaling alone:
-    :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`.
+    The multipliers of ``margin`` are α. With penalised biases a change of variables centres dense
+    data, for the scaling alone: :math:`S = (X - 1m')W + 1a'` with :math:`a = b + W'm`.
     """
     X, data, constraints = scores.factor, scores.data, []
     (n, d), c, codes = X.shape, data.c, data.codes
@@ -86,7 +76,7 @@ def _stated_losses(scores: ScoreSpace, loss: ScoreLoss, name: str) -> StatedLoss
     differences = sp.csr_array(entries, shape=(rows.size, n * c))
     f = cp.reshape(differences @ cp.vec(S, order="F"), (n, c - 1), order="F")
     value, stated, parameters = _weighted_loss(loss, f, data.weight)
-    return StatedLosses(W, b, value, constraints + stated, parameters)
+    return W, b, value, constraints + stated, parameters
 
 
 def _weighted_loss(
@@ -238,11 +228,10 @@ def multiclass(
         X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
     )
     parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
-    losses = _stated_losses(statement.scores, statement.loss, statement.name)
-    constraints = losses.constraints
-    if losses.b is not None:
-        constraints.append((cp.sum(losses.b) == 0).set_label("gauge"))
-    objective = losses.value + parameter * _stated_regulariser(statement.regulariser, losses.W)
+    W, b, losses, constraints, _ = _stated_losses(statement.scores, statement.loss, statement.name)
+    if b is not None:
+        constraints.append((cp.sum(b) == 0).set_label("gauge"))
+    objective = losses + parameter * _stated_regulariser(statement.regulariser, W)
     return ClassicalProblem(cp.Minimize(objective), constraints, statement, [parameter])
 
 
@@ -467,14 +456,16 @@ def m3svm(
     )
     lam_parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
     eps_parameter = cp.Parameter(pos=True, name="eps", value=statement.eps)
-    losses = _stated_losses(statement.scores, statement.loss, "m3svm")
-    powers, pairs, cone = _stated_powers(losses.W, statement.p, statement.norm, root=False)
-    squares = cp.sum_squares(losses.W) + cp.sum_squares(losses.b)
+    W, b, losses, constraints, parameters = _stated_losses(
+        statement.scores, statement.loss, "m3svm"
+    )
+    powers, pairs, cone = _stated_powers(W, statement.p, statement.norm, root=False)
+    squares = cp.sum_squares(W) + cp.sum_squares(b)
     problem = M3SVMProblem(
-        cp.Minimize(losses.value + lam_parameter * powers + eps_parameter * squares),
-        [*losses.constraints, *pairs],
+        cp.Minimize(losses + lam_parameter * powers + eps_parameter * squares),
+        [*constraints, *pairs],
         statement,
-        [lam_parameter, eps_parameter, *losses.parameters],
+        [lam_parameter, eps_parameter, *parameters],
     )
     problem.cone = cone
     return problem
@@ -522,11 +513,11 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     p, norm = check_exponent(p, infinite=True), check_norm(norm)
     scores = ScoreSpace(multiclass_data(X, y), "free", rotations=norm == 2)
     statement = HardMarginM3SVM(scores=scores, loss=Margin(), p=p, norm=norm)
-    losses = _stated_losses(scores, statement.loss, "m3svm_hard_margin")
-    value, pairs, _ = _stated_powers(losses.W, p, norm, root=True)
-    gauges = [
-        (cp.sum(losses.W, axis=1) == 0).set_label("gauge"),
-        (cp.sum(losses.b) == 0).set_label("gauge_b"),
+    W, b, _, constraints, _ = _stated_losses(scores, statement.loss, "m3svm_hard_margin")
+    value, pairs, _ = _stated_powers(W, p, norm, root=True)
+    constraints += [
+        *pairs,
+        (cp.sum(W, axis=1) == 0).set_label("gauge"),
+        (cp.sum(b) == 0).set_label("gauge_b"),
     ]
-    constraints = [*losses.constraints, *pairs, *gauges]
     return HardMarginM3SVMProblem(cp.Minimize(value), constraints, statement)
