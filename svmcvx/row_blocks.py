@@ -487,10 +487,8 @@ class _ParquetRows:
         return None if self.target is None else np.asarray(self._read([self.target])[self.target])
 
     def _read(self, columns: list[str]) -> Any:
-        parquet, wrong = (
-            _optional("pyarrow.parquet", "parquet"),
-            f"row group {self.group} of {self.path} cannot be read",
-        )
+        parquet = _optional("pyarrow.parquet", "parquet")
+        wrong = f"row group {self.group} of {self.path} cannot be read"
         with _reading(wrong, Exception), parquet.ParquetFile(self.path) as reader:
             rows = reader.read_row_group(self.group, columns=columns, use_threads=False)
             return rows.to_pandas(ignore_metadata=True)
