@@ -28,8 +28,6 @@ from svmcvx.system.threads import single_blas_thread
 
 Planned: TypeAlias = tuple[policy.SolverCard, Mapping[str, Any] | None]
 
-# Statuses of a solver that a limit ended before it had a point.
-LIMITS = (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
 # Reason of the attempt on a problem without its added constraints.
 WITHOUT_CONSTRAINTS = "the problem without its added constraints, whose lower bound holds with them"
 
@@ -44,11 +42,10 @@ class Chain:
     kind: policy.ProblemClass
     tol: float
     deadline: Deadline
-    verbose: bool
     raw_options: Mapping[str, Mapping[str, Any]]
+    # Arguments of all runs of solvers.
+    shared: Mapping[str, Any]
     warm_start: bool = False
-    start: Mapping[str, Any] | None = None
-    canon_backend: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Checked[Any], Attempt, Timings] | None = None
     # The statement at the variables of the best point.
@@ -82,7 +79,8 @@ class Chain:
             if again is None:
                 break
             planned[:0] = again
-        limits = [attempt.status for attempt in self.attempts if attempt.status in LIMITS]
+        ended = [attempt.status for attempt in self.attempts]
+        limits = [each for each in ended if each in (Status.TIME_LIMIT, Status.ITERATION_LIMIT)]
         if self.best is None and (limits or self.deadline.passed()):
             self._known_points(limits[-1] if limits else Status.TIME_LIMIT)
         if self.best is None:
@@ -147,15 +145,9 @@ class Chain:
         )
         note = partial(Attempt, name, options=options)
         try:
+            until = began + limit
             outcome = backends.run(
-                problem,
-                card,
-                options,
-                verbose=self.verbose,
-                warm_start=warm,
-                start=self.start,
-                until=began + limit,
-                canon_backend=self.canon_backend,
+                problem, card, options, warm_start=warm, until=until, **self.shared
             )
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -201,16 +193,13 @@ class Chain:
         if checked:
             solving = outcome.solve_seconds + recovered - solved
             self._keep(checked, attempt, outcome.compile_seconds, solving, finished - recovered)
-        if not failure or (outcome.status is Status.TIME_LIMIT and self._nearly_over):
+        # Too little of the time limit may be left for another solver.
+        whole = self.deadline.end - self.deadline.started
+        over = math.isfinite(whole) and self.deadline.seconds >= 0.75 * whole
+        if not failure or (outcome.status is Status.TIME_LIMIT and over):
             return None
         refinable = checked and own is None and not self.mixed and outcome.status is Status.OPTIMAL
         return [(card, card.refined)] if refinable and card.refined else []
-
-    @property
-    def _nearly_over(self) -> bool:
-        """Whether too little of the time limit is left for another solver."""
-        whole = self.deadline.end - self.deadline.started
-        return math.isfinite(whole) and self.deadline.seconds >= 0.75 * whole
 
     def _keep(self, checked: Checked[Any], attempt: Attempt, *seconds: float) -> None:
         """Store an answer, with the seconds of its parts, if it is the best so far."""
@@ -395,11 +384,9 @@ def solve(
             kind=kind,
             tol=tol,
             deadline=deadline,
-            verbose=verbose,
             raw_options=raw_options,
+            shared={"verbose": verbose, "start": start, "canon_backend": canon_backend},
             warm_start=bool(warm_start),
-            start=start,
-            canon_backend=canon_backend,
         )
         return chain.run(cards)
 

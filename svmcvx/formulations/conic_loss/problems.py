@@ -143,9 +143,9 @@ def conic_sdp(
 
     Notes
     -----
-    With a kernel the semidefinite block has the order n + 1. An interior-point solver then needs
-    seconds for n = 60 and minutes for n = 100, where SCS (``solver="scs"`` of :func:`svmcvx.solve`)
-    is faster; its lower accuracy does not matter, since the recovery polishes the point.
+    With a kernel the semidefinite block has the order n + 1, for which SCS (``solver="scs"`` of
+    :func:`svmcvx.solve`) is faster; its lower accuracy does not matter, since the recovery polishes
+    the point.
 
     Source: [CepedaGomezHan], Theorem 2 (eq. 21), Appendix A (kernels) and Appendix C (cardinality).
 
@@ -223,12 +223,8 @@ class ConicFixedGammaProblem(FormulationProblem):
             duals.append(
                 {"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)}
             )
-        start = statement.minimiser(duals[0])
-        points = [w, start]
-        # Distances from 1 below which a margin is taken to be 1; the checker chooses.
-        near = (1e-6, 1e-4, 1e-2)
-        points += [statement.minimiser_on_piece(p, d) for p in (w, start) for d in near]
-        return RecoveredPoints([statement.model(point) for point in points], duals)
+        models = [statement.model(point) for point in (w, statement.minimiser(duals[0]))]
+        return RecoveredPoints(models, duals)
 
     def model_at_variables(self) -> BinaryModel | None:
         if not usable(self.w.value):
