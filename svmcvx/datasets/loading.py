@@ -227,9 +227,8 @@ def load(
         content; if columns of a table are text, which is one-hot encoded: missing text is NaN in
         all columns of its values.
     """
-    if (
-        not all(isinstance(one, str | os.PathLike | None) for one in (name, data_dir))
-        or name is None
+    if name is None or not all(
+        isinstance(one, str | os.PathLike | None) for one in (name, data_dir)
     ):
         raise DataTypeError(
             f"name and data_dir must be strings or paths, got {name!r}, {data_dir!r}"

@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 Numbers = TypeVar("Numbers", bound=np.generic)
 T = TypeVar("T")
 
-# Scores of which there are intervals.
-METRICS: Final = ("accuracy", "balanced_accuracy", "error", "auc")
-
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = (
     "gamma degree coef0 class_weight multiclass decision_function_shape break_ties n_jobs solver"
@@ -310,7 +307,7 @@ class CertifiedClassifier(_Fitted):
 
     def score_interval(self, T: Any, y: Any, metric: str = "accuracy") -> Interval:
         """Return an interval of the optimal machine's score; one number if all is decided."""
-        check_choice(metric, "metric", METRICS)
+        check_choice(metric, "metric", ("accuracy", "balanced_accuracy", "error", "auc"))
         found: Interval = getattr(self._current_guarantee(), metric)(T, y)
         return found
 

@@ -110,13 +110,13 @@ class Protocol:
         check_whole(self.repeats, "repeats", 1)
         check_whole(self.seed, "seed", 0)
         check_number(self.tol, "tol", "(0, inf)")
-        check_choice(self.scale, "scale", fit.SCALES)
+        check_choice(self.scale, "scale", ("none", "standard", "minmax"))
         if self.guarantee not in (False, True, "tuning"):
             raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
         if self.guarantee == "tuning":
             fit.check_interval(self.scoring)
         check_choice(self.scale_by, "scale_by", ("training", "all"))
-        check_choice(self.missing, "missing", fit.MISSING)
+        check_choice(self.missing, "missing", ("error", "drop", "median"))
 
     def described(self) -> dict[str, str]:
         return {

@@ -45,8 +45,6 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, OutOfTime, interruptible
 
-SCALES = ("none", "standard", "minmax")
-MISSING = ("error", "drop", "median")
 # The status of a model of another package.
 FOREIGN: Final = "fitted"
 # How a note begins on a model whose predictions name one class.

@@ -201,17 +201,13 @@ def _shade_scores(ax: Axes, grid: Any, scores: Floats, classes: NDArray[Any]) ->
     shades = ax.contourf(*grid, clipped, levels=steps, cmap=colours)
     look: Any = {"linestyles": ["--", "-", "--"], "linewidths": [0.9, 1.5, 0.9]}
     ax.contour(*grid, scores, levels=levels, colors=[ink()], **look)
+    last = float(int(limit))
+    ticks = sorted({-last, -1.0, 0.0, 1.0, last})
     bar = figure_of(ax).colorbar(
-        shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})"
+        shades, ax=ax, ticks=ticks, label=f"score (positive: {classes[-1]})"
     )
     bar.outline.set_linewidth(0.5)
     return _lines(("boundary", "-"), ("score ±1", "--"))
-
-
-def _ticks(limit: float) -> list[float]:
-    """Return 0, ±1, and the last whole numbers of the scale where they are apart."""
-    last = float(int(limit))
-    return [-last, -1.0, 0.0, 1.0, last] if last >= 2 else [-1.0, 0.0, 1.0]
 
 
 def _shade_classes(

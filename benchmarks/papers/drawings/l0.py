@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.papers.drawings import drawing_panels
 from benchmarks.papers.l0 import CAP, SETTINGS, SIZES, TOLERANCE, kernel, shape, split, steps
 from benchmarks.papers.result import Reproduction
 from svmcvx import fast
 from svmcvx.plot.models import decision_regions
-from svmcvx.plot.style import class_colours, drawing_panels
+from svmcvx.plot.style import class_colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
