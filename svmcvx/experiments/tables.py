@@ -116,7 +116,9 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
         if isinstance(value, Mapping):
             return display.settings(value)
         if isinstance(value, list):
-            return (" or " if isinstance(value[0], Mapping) else ", ").join(map(text, value))
+            return (" or " if isinstance(next(iter(value), None), Mapping) else ", ").join(
+                map(text, value)
+            )
         if isinstance(value, float) and share:
             return f"{value:.{decimals}f}"
         return display.number(value, decimals + 2)

@@ -62,7 +62,7 @@ def _fitted(
     fitted, X = {}, None
     for machine in MACHINES:
         name = f"{machine}{suffix}"
-        pipe, _ = piped(models(kernel=kernel)[name], Protocol(scale="minmax"), sparse=False)
+        pipe = piped(models(kernel=kernel)[name], Protocol(scale="minmax"), sparse=False)
         pipe = clone(pipe)
         pipe[-1].set_params(**first.loc[name, "params"])
         pipe.fit(data.X[train], data.y[train])
