@@ -47,7 +47,6 @@ LEFT_OUT = "_passes.py"
 MOST_TESTS, SECONDS = 20, 300
 SEARCH = [
     "tests/fast/test_fast_zero_one.py",
-    "tests/fast/test_fast_ramp.py",
     "tests/fast/test_exchange.py",
     "tests/proofs/test_search_proofs.py",
 ]

@@ -258,3 +258,44 @@ def test_the_upper_end_is_the_objective_at_the_model_also_where_no_model_at_all_
     found = sx.certify(fitted, X, Y)
     assert found.upper == pytest.approx(objective, rel=1e-9)
     assert found.lower > 0
+
+
+# Fitted estimators as models of scikit-learn, held to the scores of the originals
+
+
+CLOUDS, SIDES = make_data(n=60)
+LABELS = np.where(SIDES > 0, "yes", "no")
+TEST = np.random.default_rng(0).normal(scale=3.0, size=(40, CLOUDS.shape[1]))
+TEST3 = IRIS + np.random.default_rng(0).normal(scale=0.5, size=IRIS.shape)
+
+MACHINES = {
+    "linear": sx.PSVMClassifier(p=2.0),
+    "odm": sx.ODMClassifier(),
+    "rbf": sx.PSVMClassifier(kernel="rbf"),
+    "linear kernel": sx.PSVMClassifier(kernel="linear"),
+    "poly": sx.PSVMClassifier(kernel=sx.Polynomial(degree=2, gamma=0.5, coef0=1.0)),
+    "sigmoid": sx.PSVMClassifier(kernel=sx.Sigmoid(gamma=0.01), indefinite="clip"),
+    "m3svm": sx.M3SVMClassifier(),
+    "crammer-singer": sx.MulticlassSVMClassifier(loss="crammer_singer"),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_scikit_learn_has_the_same_scores(name):
+    several = name in ("m3svm", "crammer-singer")
+    data, labels, test = (IRIS, CODES, TEST3) if several else (CLOUDS, LABELS, TEST)
+    fitted = MACHINES[name].fit(data, labels)
+    made = fitted.to_sklearn()
+    assert isinstance(made, LinearSVC if several or name in ("linear", "odm") else SVC)
+    scores = fitted.decision_function(test)
+    atol = 1e-12 * max(1.0, np.abs(scores).max()) * (100 if several else 1)
+    np.testing.assert_allclose(made.decision_function(test), scores, rtol=0, atol=atol)
+    assert made.predict(test).tolist() == fitted.predict(test).tolist()
+    assert made.classes_.tolist() == np.unique(labels).tolist()
+
+
+def test_what_scikit_learn_cannot_hold_is_refused():
+    laplacian, pairs = sx.PSVMClassifier(kernel="laplacian"), sx.PSVMClassifier(kernel="rbf")
+    for model, data in ((laplacian, (CLOUDS, SIDES)), (pairs, (IRIS, CODES))):
+        with pytest.raises(sx.DataError, match="SVC and LinearSVC cannot hold"):
+            model.fit(*data).to_sklearn()

@@ -304,6 +304,7 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
         ({"scoring": "nonsense"}, "scoring cannot be used"),
         ({"scoring": ["accuracy", "f1"]}, "scoring must be one score"),
         ({"tol": 0}, "tol must be"),
+        ({"time_limit": 0}, "time_limit must be"),
         ({"sample_weight": [1.0]}, "sample_weight must hold one number"),
         ({"y": Y[:-1]}, "X and y cannot be used"),
     ],

@@ -6,6 +6,7 @@ fails a test. What is particular to a formulation stands in its own file beside 
 """
 
 import copy
+import inspect
 import math
 import pickle
 from functools import cache
@@ -635,6 +636,8 @@ def test_bad_arguments_are_named(case):
             case.build(*clouds(20, 3), kernel=sx.Sigmoid(1.0, -1.0))
     if "intercept" in case.settings:
         refused("intercept must be", intercept="yes")
+    if "form" in inspect.signature(getattr(sx, case.builder)).parameters:
+        refused("form must be one of", form="half")
     refused("one class only", y=np.zeros(case.data[1].size))
 
 

@@ -63,17 +63,6 @@ def test_a_rational_exponent_is_another_problem():
 # Hard margin
 
 
-@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
-def test_the_hard_margin_is_the_limit_of_large_C(kernel):
-    data = X + 3.0 * Y[:, None] if kernel is None else X
-    hard = sx.solve(sx.hard_margin_dual(data, Y, kernel=kernel))
-    assert hard.certificate.is_certified(1e-8)
-    soft = certified(data, Y, 1e5, 1.0, kernel=kernel)
-    assert soft.upper == pytest.approx(hard.certificate.upper, rel=1e-6)
-    margins = Y * hard.model.decision_function(data)
-    assert margins.min() == pytest.approx(1.0, abs=1e-9)
-
-
 @pytest.mark.parametrize("p", [1.0, 3.0])
 @pytest.mark.parametrize("factor", [1e-150, 1e100])
 def test_an_interval_is_never_worse_than_doing_nothing(p, factor):

@@ -239,6 +239,7 @@ def test_a_users_incumbent_is_taken():
         ({"form": "convex"}, "form must be one of"),
         ({"M": "large"}, "M must be 'auto'"),
         ({"M": None}, "M must be 'auto'"),
+        ({"time_limit": 0}, "time_limit must be"),
         ({"M": -1.0}, "M must be"),
         ({"M": [1.0, 2.0]}, "one number per observation"),
         ({"M": np.full(7, np.nan)}, "M must be finite"),

@@ -200,14 +200,6 @@ def test_ctrl_c_leaves_an_index_of_what_is_done(tmp_path, monkeypatch):
     assert len(Index(tmp_path / "index.csv")) == 1
 
 
-def test_the_check_confirms_the_index_of_the_package(built):
-    found = library.check([HINGE], built)
-    assert found
-    assert found.rows[0].n_bytes > 1000
-    # Built anew, in a temporary folder.
-    assert library.check([HINGE])
-
-
 def test_the_check_fails_where_the_index_lies(built, tmp_path):
     known = Index(built / "index.csv")
     true = known[HINGE.id]
@@ -380,21 +372,6 @@ def test_lookup_of_bundled_data():
 
 
 # The command line
-
-
-def test_kinds_part_the_library():
-    convex, searches = (
-        {one.id for one in library.instances(kind=kind)} for kind in ("convex", "search")
-    )
-    assert {library.find(number).problem.formulation for number in searches} == {
-        "zero_one",
-        "ramp",
-        "l0",
-    }
-    assert not convex & searches
-    assert convex | searches == {one.id for one in library.instances()}
-    with pytest.raises(DataError, match="kind"):
-        library.instances(kind="concave")
 
 
 def test_commands(built, tmp_path, capsys):

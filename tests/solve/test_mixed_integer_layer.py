@@ -15,8 +15,8 @@ import pyscipopt
 import pytest
 
 import svmcvx as sx
-from svmcvx.certificate import Evaluation, SolverBound, check
-from svmcvx.errors import NotCertified, SolverFailed
+from svmcvx.certificate import Evaluation, SolverBound
+from svmcvx.errors import SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Status
@@ -221,21 +221,6 @@ def test_a_wrong_bound_is_dropped_and_named(monkeypatch, excess):
     assert solution.certificate.lower is None
     assert not solution.certificate.is_certified(1e9)
     assert "it is wrong" in solution.attempts[-1].reason
-
-
-def test_the_checker_holds_bounds_against_the_objective():
-    statement, model = knapsack().formulation, Choice([1, 0, 1, 0, 0, 0])
-    fine = check(statement, [model], [], solver_bound=SolverBound(-108.0, 1e-7)).certificate
-    assert fine.lower == -108.0 - 1e-7
-    with pytest.raises(NotCertified, match="solver's bound"):
-        check(statement, [model], [], solver_bound=SolverBound(-107.9, 1e-7))
-    for value in (math.nan, -math.inf, math.inf):
-        unknown = check(statement, [model], [], solver_bound=SolverBound(value, 0.0)).certificate
-        assert unknown.lower is None
-        assert "solver_bound" not in unknown.residuals
-    convex = sx.psvm_dual([[0.0], [1.0]], [0, 1], C=1.0, p=2)
-    with pytest.raises(NotCertified, match="kind 'convex'"):
-        check(convex.formulation, [sx.solve(convex).model], [], solver_bound=SolverBound(0.0, 0.0))
 
 
 def test_ctrl_c_stops_scip_and_leaves_nothing_broken(monkeypatch):

@@ -4,7 +4,9 @@ certified.
 
 import contextlib
 import math
+import signal
 import threading
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -18,6 +20,7 @@ from svmcvx.system.deadline import (
     OutOfTime,
     check_cancelled,
     checkpoint,
+    deferred_interrupt,
     interruptible,
     run_with_deadline,
     uninterruptible,
@@ -181,3 +184,58 @@ def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
     reference = fast.odml(X, y, **settings).certificate
     assert found.lower <= reference.upper
     assert reference.lower <= found.upper
+
+
+# Ctrl-C
+
+
+@contextmanager
+def handled_by(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it():
+    X, y = make_data(n=60)
+    with handled_by(signal.SIG_IGN):
+        with deferred_interrupt() as requested:
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            signal.raise_signal(signal.SIGINT)
+        assert not requested.is_set()
+        machine = sx.PSVMClassifier(kernel="rbf", tol=1e-8)
+        plain = machine.fit(X, y).certificate_
+
+        class Interrupting(sx.RBF):
+            def __call__(self, A, B=None):
+                signal.raise_signal(signal.SIGINT)
+                return super().__call__(A, B)
+
+        assert machine.set_params(kernel=Interrupting("scale")).fit(X, y).certificate_.gap <= 1e-8
+        assert plain.gap <= 1e-8
+
+
+def test_a_handler_of_the_host_is_called_too_and_put_back():
+    calls = []
+
+    def handler(number, _):
+        calls.append(number)
+
+    with handled_by(handler):
+        with deferred_interrupt() as outer, deferred_interrupt() as inner:
+            signal.raise_signal(signal.SIGINT)
+            assert inner.is_set()
+            assert outer.is_set()
+        assert signal.getsignal(signal.SIGINT) is handler
+    assert calls == [signal.SIGINT]
+
+
+def test_ctrl_c_sets_the_event_and_raises_outside_of_the_block():
+    with handled_by(signal.default_int_handler):
+        with deferred_interrupt() as requested:
+            signal.raise_signal(signal.SIGINT)
+            assert requested.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

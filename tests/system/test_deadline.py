@@ -242,20 +242,6 @@ def test_compare_tells_which_models_had_no_time(tmp_path):
     assert sx.compare(models, X, y, store=store)["certified"].all()
 
 
-def test_a_limit_is_a_positive_number():
-    X, y = make_data(n=20)
-    for wrong in (0, -1.0, math.nan, "soon"):
-        for call in (
-            lambda limit: fast.psvm(X, y, C=1.0, p=2.0, time_limit=limit),
-            lambda limit: sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, y, time_limit=limit),
-            lambda limit: sx.compare([sx.PSVMClassifier()], X, y, time_limit=limit),
-            lambda limit: sx.ramp_mio(X, y, C=1.0, time_limit=limit),
-            lambda limit: sx.PSVMClassifier(time_limit=limit).fit(X, y),
-        ):
-            with pytest.raises(sx.DataError, match="time_limit"):
-                call(wrong)
-
-
 def test_what_goes_on_is_logged(caplog):
     X, y = make_data(n=30)
     with caplog.at_level("INFO", logger="svmcvx"):
