@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, brentq, minimize
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate import EPS, Dual
+from svmcvx.certificate import EPS
 from svmcvx.certificate.bounded import (
     Bounded,
     exact,
@@ -36,12 +36,11 @@ from svmcvx.certificate.bounded import (
 )
 from svmcvx.certificate.exactly import nearest_sum
 from svmcvx.feature_space import FeatureSpace, KernelSpace
-from svmcvx.formulations.base import ON_SUPPORT, SHRINKS, RecoveredPoints
+from svmcvx.formulations.base import ON_SUPPORT, SHRINKS
 from svmcvx.formulations.conic_loss.geometry import geometry_of
-from svmcvx.formulations.signed_rows import never, round_relaxation
+from svmcvx.formulations.signed_rows import never
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
-from svmcvx.system.deadline import current
 from svmcvx.system.memory import SMALL_ENTRIES
 
 
@@ -277,56 +276,6 @@ def covariance_factor(w: Floats, W: Floats) -> Floats:
     values, vectors = sl.eigh(0.5 * (W + W.T) - np.outer(w, w))
     significant = values > 1e-14 * max(float(values[-1]), float(w @ w))
     return np.asarray(vectors[:, significant] * np.sqrt(values[significant]))
-
-
-def recover(
-    space: FeatureSpace,
-    w: Floats,
-    V: Floats,
-    duals: Sequence[Dual],
-    *,
-    lam: float | None,
-    allowance: float,
-    multiplier: float | None,
-) -> RecoveredPoints:
-    """Return models and dual points from an approximate solution (w, V) of the relaxation."""
-    y, weight, L = space.data.y, space.data.weight, space.factor
-    rows = sp.csr_array(sp.diags_array(y) @ L) if sp.issparse(L) else y[:, None] * L
-    height = lam if lam is not None else multiplier
-    points = [(w, V)]
-    if lam is not None:
-        points.insert(0, polish(w, V, rows, lam * weight))
-    elif height is not None and height > 0:
-        height, *polished = polish_to_cardinality(
-            w, V, rows, weight, lam=height, allowance=allowance
-        )
-        points.insert(0, (polished[0], polished[1]))
-    w, V = points[0]
-    u, v = y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1)
-    best, value = round_relaxation(
-        space,
-        w,
-        relaxed_indicator(u, v),
-        lam=lam,
-        k=allowance if lam is None else None,
-        stop=current().passed,
-    )
-    models: list[BinaryModel] = []
-    rounded = None
-    if math.isfinite(value):
-        best, rounded = rounded_point(space, best)
-        models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
-    for w, V in points:
-        larger = V if lam is not None else enlarged_covariance(space, w, V, allowance)
-        if larger is not None:
-            models.append(relaxed_model(space, w, larger, rounded))
-    found: list[Dual] = []
-    if height is not None:
-        for w, V in points:
-            *_, gamma, alpha = low_rank_gradient(w, V, rows, height * weight)
-            point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
-            found.append(point if lam is not None else {**point, "lam": np.array(height)})
-    return RecoveredPoints(models, [*found[:1], *duals, *found[1:]])
 
 
 def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:

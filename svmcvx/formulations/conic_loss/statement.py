@@ -102,16 +102,21 @@ from svmcvx.formulations.conic_loss.geometry import (
 )
 from svmcvx.formulations.conic_loss.models import (
     SecondMoment,
+    enlarged_covariance,
+    low_rank_gradient,
     moment_of,
     objective,
-    recover,
+    polish,
+    polish_to_cardinality,
+    relaxed_indicator,
     relaxed_model,
+    rounded_point,
     total_loss,
     weighted_gram,
     within,
     worst_indicator,
 )
-from svmcvx.formulations.signed_rows import least_norm
+from svmcvx.formulations.signed_rows import least_norm, round_relaxation
 from svmcvx.kernels import row_norms
 from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel
@@ -568,10 +573,37 @@ class ConicLoss(ConicDual):
     def recover(
         self, w: Floats, V: Floats, duals: Sequence[Dual] = (), lam: float | None = None
     ) -> RecoveredPoints:
-        """Return models and dual points from an approximate solution of the relaxation."""
-        return recover(
-            self.space, w, V, duals, lam=self.lam, allowance=self.allowance, multiplier=lam
-        )
+        """Return models and dual points from an approximate solution, with λ as a multiplier."""
+        space, weight, L, penalised = self.space, self.weight, self.factor, self.lam is not None
+        rows = sp.csr_array(sp.diags_array(self.y) @ L) if sp.issparse(L) else self.y[:, None] * L
+        height, points = self.lam if penalised else lam, [(w, V)]
+        if self.lam is not None:
+            points.insert(0, polish(w, V, rows, self.lam * weight))
+        elif height is not None and height > 0:
+            height, *polished = polish_to_cardinality(
+                w, V, rows, weight, lam=height, allowance=self.allowance
+            )
+            points.insert(0, (polished[0], polished[1]))
+        w, V = points[0]
+        z = relaxed_indicator(self.y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1))
+        limit = None if penalised else self.allowance
+        best, value = round_relaxation(space, w, z, lam=self.lam, k=limit, stop=current().passed)
+        models: list[BinaryModel] = []
+        rounded = None
+        if math.isfinite(value):
+            best, rounded = rounded_point(space, best)
+            models.append(self.model(best, np.zeros((w.size, 0)), rounded))
+        for w, V in points:
+            larger = V if penalised else enlarged_covariance(space, w, V, self.allowance)
+            if larger is not None:
+                models.append(self.model(w, larger, rounded))
+        found: list[Dual] = []
+        if height is not None:
+            for w, V in points:
+                *_, gamma, alpha = low_rank_gradient(w, V, rows, height * weight)
+                point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
+                found.append(point if penalised else {**point, "lam": np.array(height)})
+        return RecoveredPoints(models, [*found[:1], *duals, *found[1:]])
 
 
 @dataclass(frozen=True, eq=False)
