@@ -58,6 +58,7 @@ from svmcvx.formulations.margin import (
     objective,
 )
 from svmcvx.kernels import KernelLike
+from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import LinearModel
 from svmcvx.numerical import estimated_rounding
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
@@ -430,16 +431,19 @@ def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floa
     norm, total = float(point.squared_norm.value), float(alpha.sum())
 
     def value(t: float) -> float:
-        found = dual_objective(t * alpha, t * t * norm, C=s.C, p=s.p, weight=s.weight)
-        return float(np.nan_to_num(found, nan=-np.inf))
+        # The loss's conjugate is homogeneous, and 0 within the box at p = 1.
+        found = t * total - conjugate * np.float64(t) ** degree - 0.5 * t * t * norm
+        return -math.inf if math.isnan(found) else float(found)
 
     with np.errstate(over="ignore", invalid="ignore"):
+        conjugate, degree = 0.0, 1.0
         longest = total / norm if norm > 0 else 1.0
         if s.p == 1:
             # Rounding may take a multiple above its upper bound; it is clipped there.
             most = 1.0 / float((alpha / s.upper_bound()).max(initial=1e-300))
             multiples = [min(t, most) for t in (1.0, ratio, longest)]
         else:
-            multiples = [0.0, 1.0, ratio, longest]
+            conjugate = float(hinge_power_conjugate(alpha, s.C * s.weight, s.p).sum())
+            multiples, degree = [0.0, 1.0, ratio, longest], s.p / (s.p - 1.0)
         best = max(multiples, key=value)
     return np.minimum(best * alpha, s.upper_bound()), best * point.scores.value
