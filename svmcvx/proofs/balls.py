@@ -90,8 +90,7 @@ class Balls:
         return Balls(self.values[rows])
 
     def root(self) -> Balls:
-        found: Balls = self.power(0.5)
-        return found
+        return self.power(0.5)
 
     def sum(self, axis: int | None = None) -> Balls:
         return Balls(np.add.reduce(self.values, axis=axis, initial=arb(0)))
@@ -103,8 +102,7 @@ class Balls:
         return Balls(low.union(min(self.entries, key=lambda x: x.upper()).upper()))
 
     def greatest(self) -> Balls:
-        found: Balls = -(-self).least()
-        return found
+        return -(-self).least()
 
     def above(self, other: Any) -> Bools:
         return np.asarray(self.values > _raw(other), dtype=np.bool_)

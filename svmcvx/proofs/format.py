@@ -19,7 +19,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, TypeAlias
@@ -175,7 +175,7 @@ def _compression(name: str, content: bytes) -> int:
     return zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
 
 
-class ProofFile:
+class ProofFile(AbstractContextManager["ProofFile"]):
     """An open proof, whose header has been checked; arrays are read by :meth:`read`."""
 
     def __init__(self, path: PathLike) -> None:
@@ -198,9 +198,6 @@ class ProofFile:
         except BaseException:
             self._stream.close()
             raise
-
-    def __enter__(self) -> ProofFile:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()

@@ -86,12 +86,10 @@ def _inside(u: Balls, v: Balls) -> Balls:
         return slack**2 / (v + slack**2) if slack > 0 else arb(0)
 
     pairs = zip((1.0 - u).nonneg().entries, v.nonneg().entries, strict=True)
-    return Balls(
-        [
-            share(s.lower(), w.upper()).union(share(s.upper(), w.lower().max(arb(0))))
-            for s, w in pairs
-        ]
+    ends = (
+        share(s.lower(), w.upper()).union(share(s.upper(), w.lower().max(arb(0)))) for s, w in pairs
     )
+    return Balls(list(ends))
 
 
 def _conic_upper(space: Balled) -> Balls:

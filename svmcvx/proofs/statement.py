@@ -291,16 +291,15 @@ class Statement:
             weights = f"weights: {other} of {self.rows} differ from 1, {between_them}"
         numbers = named(self.hyperparameters)
         given = [f"{name} given, {between(v)}" for name, v in self.arrays.items()]
-        return "; ".join(
-            [
-                self.formulation + f" with {numbers}" * bool(numbers),
-                f"{kernel}; intercept {self.intercept}",
-                f"{self.rows} rows and {self.columns} columns",
-                f"classes {classes}" + f" and {more} more" * (more > 0),
-                weights,
-                *given[self.weight is not None :],
-            ]
-        )
+        parts = [
+            self.formulation + f" with {numbers}" * bool(numbers),
+            f"{kernel}; intercept {self.intercept}",
+            f"{self.rows} rows and {self.columns} columns",
+            f"classes {classes}" + f" and {more} more" * (more > 0),
+            weights,
+            *given[self.weight is not None :],
+        ]
+        return "; ".join(parts)
 
     def __repr__(self) -> str:
         return f"Statement({self})"
