@@ -258,7 +258,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("ODMClassifier", f"{_ESTIMATORS}.margin_distribution", "odm"),
             fast=FastSolver(
                 "odm",
-                f"{_FAST}.margin_distribution.odm",
+                f"{_FAST}.margin_distribution.solvers",
                 only={"form": "signed"},
                 path=("C1", "C2", "D"),
                 second_opinion_up_to=_QUADRATIC,
@@ -279,7 +279,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             estimator=Estimator("ODMLClassifier", f"{_ESTIMATORS}.margin_distribution", "odml"),
             fast=FastSolver(
                 "odml",
-                f"{_FAST}.margin_distribution.odml",
+                f"{_FAST}.margin_distribution.solvers",
                 path=("C", "lam1", "lam2"),
                 second_opinion_up_to=_QUADRATIC,
                 methods="dual coordinate descent, or an augmented Lagrangian Newton method",

@@ -13,24 +13,12 @@ if TYPE_CHECKING:
     from svmcvx.fast.indicator import l0, ramp, zero_one
     from svmcvx.fast.margin.hard_margin import hard_margin
     from svmcvx.fast.margin.psvm import psvm
-    from svmcvx.fast.margin_distribution.odm import odm
-    from svmcvx.fast.margin_distribution.odml import odml
+    from svmcvx.fast.margin_distribution.solvers import odm, odml
     from svmcvx.fast.several_classes.solvers import m3svm, multiclass
     from svmcvx.fast.warm_path import path
 
-__all__ = [
-    "conic",
-    "hard_margin",
-    "l0",
-    "m3svm",
-    "multiclass",
-    "odm",
-    "odml",
-    "path",
-    "psvm",
-    "ramp",
-    "zero_one",
-]
+__all__ = ["conic", "hard_margin", "l0", "m3svm", "multiclass", "odm", "odml"]
+__all__ += ["path", "psvm", "ramp", "zero_one"]
 
 # Imported at their first use, with their compiled code. No folder has a function's name.
 _MODULES = {

@@ -16,6 +16,7 @@ and with the number of columns. Where it does not end, the interval is valid but
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -27,6 +28,8 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import Dual, SolverBound
 from svmcvx.data import check_choice, check_seed
+from svmcvx.errors import DataError, DataTypeError, SolverFailed
+from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.active_set import GrowingWorkingSet, solve
 from svmcvx.fast.core.active_set_passes import MORE, SOLVED
 from svmcvx.fast.core.monitor import (
@@ -42,16 +45,30 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.search.exchange import Exchange
-from svmcvx.fast.search.starts import counting_starts, earlier_margins, ramp_starts, relaxation
 from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchSettings, SearchState
 from svmcvx.fast.search.tree import BranchAndBound
 from svmcvx.formulations.base import RecoveredPoints, bound_space
-from svmcvx.formulations.indicator.statement import Ramp, l0_statement, zero_one_statement
-from svmcvx.formulations.signed_rows import ON_MARGIN, Incumbent, SignedRows
+from svmcvx.formulations.conic_loss.models import relaxed_indicator
+from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.formulations.indicator.statement import (
+    IndicatorStatement,
+    Ramp,
+    l0_statement,
+    zero_one_statement,
+)
+from svmcvx.formulations.signed_rows import (
+    ON_MARGIN,
+    Incumbent,
+    SignedRows,
+    elastic_filter,
+    soft_margin_scores,
+)
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp as ramp_loss
 from svmcvx.losses import zero_one as zero_one_loss
+from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution, Status
+from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, interruptible, uninterruptible
 from svmcvx.system.threads import available_threads
 
@@ -131,7 +148,7 @@ def zero_one(
     """
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = zero_one_statement(space, lam, k, "zero_one")
-    settings, rng = checked_settings(settings, SearchSettings), check_seed(seed)
+    rng, settings = check_seed(seed), checked_settings(settings, SearchSettings)
     statement = replace(statement, form="enumeration", kind="enumeration")
     earlier = earlier_margins(earlier_solution(warm_start, statement), statement, same=True)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
@@ -187,7 +204,6 @@ def ramp(
     >>> certificate.kind, certificate.is_certified(1e-6)
     ('enumeration', True)
     """
-    check_seed(seed)
     settings = checked_settings(settings, SearchSettings)
     space = bound_space(X, y, kernel, "free", sample_weight, indefinite, own="free")
     statement = Ramp(space, C=l0_statement(space, C).C, kind="enumeration")
@@ -264,7 +280,6 @@ def l0(
     ('local', 0.0, True)
     """
     check_choice(method, "method", L0_METHODS)
-    check_seed(seed)
     settings = checked_settings(settings, SearchSettings)
     rule: dict[str, Any] = {"own": "free", "keep_gram": False}
     space = bound_space(X, y, kernel, "free", sample_weight, indefinite, **rule)
@@ -332,17 +347,14 @@ class _Run:
             models = [] if best is None else self.models()
             self.bound = self.search.bound
             self.proof = {} if tree is None else tree.proof
-        return (
-            RecoveredPoints(models, [self.dual, {}]),
-            status,
-            {"method": "branch", "nodes": 0 if tree is None else tree.nodes},
-        )
+        options = {"method": "branch", "nodes": 0 if tree is None else tree.nodes}
+        return RecoveredPoints(models, [self.dual, {}]), status, options
 
     def prepare(self) -> None:
-        began = self.monitor.seconds
+        began = clock.now()
         _ = self.statement.geometry
         # Preparing a search and certifying its point take about as long as a factor.
-        self.monitor.reserve(1.5 * (self.monitor.seconds - began))
+        self.monitor.reserve(1.5 * (clock.now() - began))
         if self.monitor.out_of_time():
             raise OutOfTime
         self.search = self.begin()
@@ -386,7 +398,8 @@ class _RampRun(_Run):
         sets = [np.zeros(self.statement.y.size, dtype=bool)]
         if self.earlier is not None:
             sets.append(self.earlier < -1.0)
-        for dropped in chain(sets, (given_up[search.copies] for given_up in ramp_starts(search))):
+        given_up = ((u < 0.0)[search.copies] for u in _soft_margins(search))
+        for dropped in chain(sets, given_up):
             search.descend(dropped)
         return self.branch(None).run(pool) or Status.NUMERICAL
 
@@ -417,9 +430,7 @@ class _L0Run(_Run):
     def until_the_end(self, pool: Executor) -> Status:
         tree = self.branch(self.exchange())
         status = tree.run(pool, lambda: tree.work >= self.most)
-        if status is None:
-            return Status.ITERATION_LIMIT if tree.queue else Status.NUMERICAL
-        return status
+        return status or (Status.ITERATION_LIMIT if tree.queue else Status.NUMERICAL)
 
 
 class _LocalL0Run(_L0Run):
@@ -547,3 +558,88 @@ class _ZeroOneRun(_Run):
             # Points below the value of the first one, too, may have been excluded.
             return status if status is Status.OPTIMAL else None
         return search.report(search.proved) or Status.NUMERICAL
+
+
+# Share of the time left that soft margins may take, and the relaxation.
+TIME_SHARE = 0.3
+
+
+def earlier_margins(
+    warm_start: Solution | None, statement: IndicatorStatement, *, same: bool = False
+) -> Floats | None:
+    """Return the margins of an earlier solution's model, of the same data if these must be."""
+    if warm_start is None:
+        return None
+    model, data = warm_start.model, statement.space.data
+    if not isinstance(model, BinaryModel):
+        raise DataTypeError(
+            f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}"
+        )
+    if same or not statement.space.is_linear:
+        weight = None if warm_start.evidence is None else warm_start.evidence.weight
+        sizes = [len(values) for values in warm_start.dual.values() if np.ndim(values) > 0]
+        for size in sizes if weight is None else [weight.size, *sizes]:
+            if size != data.rows:
+                raise DataError(
+                    f"warm_start must be a Solution of the same data: it is of {size}"
+                    f" observations, these are {data.rows}"
+                )
+    return np.asarray(statement.y * model.scores(data.X).value)
+
+
+def _soft_margins(search: SearchState) -> Iterator[Floats]:
+    """Yield the margins of the distinct rows at soft-margin machines."""
+    stop = search.monitor.deadline.share(TIME_SHARE).passed
+    for cost in (0.1, 10.0):
+        if not stop():
+            yield soft_margin_scores(search.statement.geometry, cost, stop)[search.first]
+
+
+def counting_starts(search: CountingSearch) -> Iterator[Bools]:
+    """Yield sets kept by multiples of soft-margin machines, or one that drops few rows."""
+    for u in _soft_margins(search):
+        order = np.argsort(-u, kind="stable")
+        dropped = np.append(np.cumsum(search.weight[order][::-1])[::-1][1:], 0.0)
+        if math.isfinite(search.k):
+            # As few as the budget asks for, if there is a multiple that keeps them.
+            cuts = np.minimum(np.flatnonzero(dropped <= search.k)[:1], np.count_nonzero(u > 0) - 1)
+        else:
+            # The norm of the multiple that keeps the first few rows, in units of the machine's own.
+            with np.errstate(divide="ignore"):
+                value = np.where(u[order] > 0, 1.0 / u[order] ** 2, math.inf)
+            prices = (0.03, 0.1, 0.3, 1.0)
+            cuts = np.unique([int(np.argmin(price * value + dropped)) for price in prices])
+        for cut in cuts:
+            kept = np.zeros(u.size, dtype=bool)
+            kept[order[: cut + 1]] = True
+            yield kept
+    if search.best is None:
+        stop = search.monitor.deadline.share(TIME_SHARE).passed
+        yield np.isinf(elastic_filter(search.statement.geometry, stop)[search.first])
+
+
+def relaxation(search: CountingSearch, rng: np.random.Generator) -> tuple[Dual, list[Bools]]:
+    """Return the conic relaxation's dual point and kept sets of rows, nothing on failure."""
+    statement, monitor = search.statement, search.monitor
+    total, G = float(statement.weight.sum()), statement.geometry.G
+    kappa = None if statement.k is None else statement.k / total
+    if G.size > 1e7 or (kappa is not None and not 0.0 < kappa <= 0.5):
+        return {}, []
+    relaxed = ConicLoss(space=statement.space, lam=statement.lam, kappa=kappa, improve_alpha=False)
+    part = Monitor(1e-5, 5000, deadline=monitor.deadline.share(TIME_SHARE))
+    try:
+        found = minimised_relaxation(relaxed, part, rng)
+    except SolverFailed:
+        return {}, []
+    U, ridge = found.problem.U, found.problem.ridge
+    variance = np.sum((G @ U[:, 1:]) ** 2, axis=1) + ridge * np.sum(G**2, axis=1)
+    u = G @ U[:, 0]
+    z, u = relaxed_indicator(u, variance)[search.first], u[search.first]
+    sets = [z <= 0.25, z <= 0.5, z <= 0.75, u >= 0.0, u >= 0.5]
+    if kappa is not None:
+        orders = [np.argsort(score, kind="stable") for score in (-z, u)]
+        sets = [np.ones(z.size, dtype=bool) for _ in orders]
+        for kept, order in zip(sets, orders, strict=True):
+            kept[order[np.cumsum(search.weight[order]) <= search.k]] = False
+    lam = found.best_dual["lam"] if statement.lam is None else np.array(statement.lam)
+    return {"gamma": found.best_dual["gamma"], "lam": lam}, sets

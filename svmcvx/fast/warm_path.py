@@ -16,11 +16,7 @@ from svmcvx.system.deadline import time_limited
 __all__ = ["PATHS", "path"]
 
 # The specialised solvers that have paths, by formulation.
-PATHS = {
-    entry.name: entry.fast
-    for entry in CATALOGUE.values()
-    if entry.fast is not None and entry.fast.path
-}
+PATHS = {entry.name: entry.fast for entry in CATALOGUE.values() if entry.fast and entry.fast.path}
 
 
 def path(

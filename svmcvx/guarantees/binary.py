@@ -27,7 +27,7 @@ from svmcvx.data import (
     check_labels,
 )
 from svmcvx.errors import DataError, NotCertified
-from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, LinearSpace, feature_space
 from svmcvx.formulations.base import BinaryStatement, Formulation
 from svmcvx.formulations.margin import PSVM, HardMargin, PenalisedPSVM
 from svmcvx.formulations.margin_distribution import ODM, ODML
@@ -72,17 +72,13 @@ class BinaryGuarantee(Guarantee):
 
     @property
     def radius(self) -> float:
-        r"""At least the distance of the optimal w from the mean m of model and dual point."""
         return math.sqrt(self.theorem.squared_radius) * (1.0 + 2.0**-50)
 
     def proof(self, T: Any) -> Proof:
-        """Return what :meth:`save_proof` writes."""
         rows = self._checked(T)
         own = self.scores(rows)
-        below, above = (
-            self.lower - REPEATED * abs(self.lower),
-            self.upper + REPEATED * abs(self.upper),
-        )
+        below = self.lower - REPEATED * abs(self.lower)
+        above = self.upper + REPEATED * abs(self.upper)
         proof = replace(self.solution.proof(), lower=below, upper=above)
         low, high = score_ends(proof, self.features, self.labels, rows)
         low, high = np.minimum(low, own.lower), np.maximum(high, own.upper)
@@ -97,7 +93,6 @@ class BinaryGuarantee(Guarantee):
         return replace(proof, scores=scores, test={"rows": low.size, "digest": digest_of(rows)})
 
     def scores(self, T: Any) -> CertifiedScores:
-        """Return the intervals of the score f*(x) of some rows."""
         rows = self._checked(T)
         lower, upper = self.theorem.scores(rows)
         possible = np.column_stack([~(lower > 0.0), upper > 0.0])
@@ -221,13 +216,8 @@ def guarantee_in(space: FeatureSpace, solution: Any) -> BinaryGuarantee:
     model, v = solution.model, exact(statement.coefficients(found.dual))
     stripped = replace(model, intercept=0.0) if space.intercept == "free" else model
     moved = _moved(statement, model)
-    points: LinearPoints | KernelPoints
-    if isinstance(space, LinearSpace):
-        points = LinearPoints.of_space(space, stripped, v, moved)
-    elif isinstance(space, KernelSpace):
-        points = KernelPoints(space, stripped, v, moved)
-    else:
-        raise TypeError(f"no guarantees in a {type(space).__name__}")
+    kind_of_points: Any = LinearPoints.of_space if isinstance(space, LinearSpace) else KernelPoints
+    points = kind_of_points(space, stripped, v, moved)
     theorem = Theorem(points, _multipliers(statement, found.dual), found.gap)
     feasible = replace(solution, dual={**solution.dual, **statement.export_dual(found.dual)})
     return BinaryGuarantee(space.data.classes, theorem, found.lower, found.upper, space, feasible)
@@ -303,7 +293,6 @@ class OneVsGuarantee(Guarantee):
 
     @property
     def radius(self) -> float:
-        """The largest of the members'."""
         return max(member.radius for member in self.members)
 
     def scores(self, T: Any) -> CertifiedScores:

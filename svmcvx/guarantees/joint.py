@@ -42,17 +42,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import (
-    Bounded,
-    exact,
-    exp,
-    log,
-    maximum,
-    quietly,
-    remainder,
-    row_sums,
-    sqrt,
-)
+from svmcvx.certificate.bounded import Bounded, exact, exp, log, quietly, remainder, row_sums, sqrt
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import check_features
 from svmcvx.errors import DataError
@@ -227,10 +217,8 @@ class _PairMultipliers:
         self.left: Bounded | None = None
         if isinstance(statement.loss, Softmax):
             left = remainder(s, exact(alpha))
-            self.left = Bounded(
-                np.broadcast_to(left.value[:, None], self.alpha.shape),
-                np.broadcast_to(left.error[:, None], self.alpha.shape),
-            )
+            ends, shape = (left.value[:, None], left.error[:, None]), self.alpha.shape
+            self.left = Bounded(*(np.broadcast_to(part, shape) for part in ends))
         elif isinstance(statement.loss, LogisticSum):
             self.left = exact(s)[:, None] - exact(self.alpha)
 
@@ -320,7 +308,8 @@ class FlowTheorem(Theorem):
         moved = exact(step) * sqrt(exact(squares))
         far = self.length + moved if self.p <= 2.0 else self.length - moved
         far = exact(far.upper if self.p <= 2.0 else far.lower)
-        second = _gradient_factor(far, self.lam, self.p) * maximum(1.0, 1.0 / (exact(self.p) - 1.0))
+        steeper = 1.0 if self.p >= 2.0 else 1.0 / (exact(self.p) - 1.0)
+        second = _gradient_factor(far, self.lam, self.p) * steeper
         found = (0.5 * exact(squares) * second).upper
         nothing = (squares == 0.0) | (far.value <= 0.0 if self.p < 2.0 else False)
         return np.asarray(np.where(nothing, 0.0, found))

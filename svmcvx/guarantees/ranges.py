@@ -48,15 +48,7 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin import PSVM
 from svmcvx.formulations.margin_distribution import ODM
 from svmcvx.guarantees.binary import BinaryGuarantee, guarantee_in
-from svmcvx.guarantees.theorem import (
-    LEAST_SQUARE,
-    Chosen,
-    DualTerms,
-    PowerTerms,
-    QuadraticTerms,
-    Tested,
-    Theorem,
-)
+from svmcvx.guarantees.theorem import Chosen, DualTerms, PowerTerms, QuadraticTerms, Tested, Theorem
 from svmcvx.model import BinaryModel
 
 __all__ = ["Node", "Point", "over_range", "squared_radius"]
@@ -119,7 +111,6 @@ class _PowerTermsOverRange(PowerTerms):
 
     @cached_property
     def slopes(self) -> Bounded:
-        """As given."""
         return self.given
 
     def _starts(self, rows: Chosen, change: Bounded) -> Bounded:
@@ -134,15 +125,14 @@ class OverRange(Theorem):
 
     ends: tuple[Node, Node]
 
-    @cached_property
-    def squared_radius(self) -> float:
-        """At least ρ²."""
+    @property
+    def _rho(self) -> Bounded:
         one, other = self.ends
-        gap = max(one.gap, other.gap)
         centres: list[Any] = [node.found.theorem.points for node in self.ends]
         apart = centres[0].distance_below(centres[1])
         rise = (exact(other.value) - exact(one.value)) * (one.losses - other.losses) - exact(apart)
-        return max((exact(gap) + 0.25 * exact(max(rise.upper_end, 0.0))).upper_end, LEAST_SQUARE)
+        found: Bounded = exact(max(one.gap, other.gap)) + 0.25 * exact(max(rise.upper_end, 0.0))
+        return found
 
     @cached_property
     def _targets(self) -> Bounded:
@@ -169,7 +159,6 @@ class _Pair:
     both: tuple[Tested, Tested]
 
     def some(self, chosen: Chosen) -> _Pair:
-        """Some of the rows, at both ends."""
         return _Pair((self.both[0].some(chosen), self.both[1].some(chosen)))
 
     def __getattr__(self, name: str) -> Any:
@@ -186,14 +175,10 @@ def _over_range(one: Node, other: Node) -> OverRange:
     if isinstance(first.terms, QuadraticTerms):
         terms = QuadraticTerms(between(low, high), first.terms.curvature)
     elif isinstance(first.terms, PowerTerms):
-        carried = exact(last.values) * (exact(one.value) / exact(other.value))
-        ends = (
-            (first.values, carried.upper)
-            if first.terms.p <= 2.0
-            else (first.values, np.maximum(carried.lower, 0.0))
-        )
-        worse = np.maximum(*ends) if first.terms.p <= 2.0 else np.minimum(*ends)
-        terms = _PowerTermsOverRange(worse, first.terms.cost, first.terms.p, between(low, high))
+        p, carried = first.terms.p, exact(last.values) * (exact(one.value) / exact(other.value))
+        at_last = carried.upper if p <= 2.0 else np.maximum(carried.lower, 0.0)
+        worse = (np.maximum if p <= 2.0 else np.minimum)(first.values, at_last)
+        terms = _PowerTermsOverRange(worse, first.terms.cost, p, between(low, high))
     multipliers = replace(
         first,
         values=np.where(alike, np.minimum(first.values, last.values), 0.0),

@@ -145,8 +145,13 @@ class Theorem:
     @cached_property
     def squared_radius(self) -> float:
         """At least ρ²."""
-        separation = max(self.points.separation.lower_end, 0.0)
-        return max((exact(self.gap) - 0.25 * exact(separation)).upper_end, LEAST_SQUARE)
+        return max(self._rho.upper_end, LEAST_SQUARE)
+
+    @property
+    def _rho(self) -> Bounded:
+        """ρ², of which the upper end counts."""
+        found: Bounded = exact(self.gap) - 0.25 * exact(max(self.points.separation.lower_end, 0.0))
+        return found
 
     @cached_property
     def _targets(self) -> Bounded:
@@ -265,9 +270,8 @@ class Theorem:
         # Where nothing limits the step, its quotient is as good as nothing.
         step = np.clip(np.where(np.isnan(step), 0.0, step), 0.0, 1.0 / LEAST_STEP)
         taken = np.where(step >= LEAST_STEP, step, 1.0)
-        width = exact(np.full(taken.shape, radius)) / exact(taken) + exact(taken) * exact(
-            self.bend(squares, taken)
-        )
+        width = exact(np.full(taken.shape, radius)) / exact(taken)
+        width = width + exact(taken) * exact(self.bend(squares, taken))
         width = width + exact(dual.terms.shortfall(rows, d, taken))
         return np.asarray(np.where(step >= LEAST_STEP, np.maximum(width.upper, 0.0), np.inf))
 

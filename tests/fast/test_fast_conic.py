@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from benchmarks.papers.conic_points import conic_points
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.conic_loss.conic import ConicSettings, conic
-from svmcvx.fast.conic_loss.continuation import LowRankRelaxation
+from svmcvx.fast.conic_loss.conic import ConicSettings, LowRankRelaxation, conic
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.conic_loss.problems import relaxation
 from svmcvx.system import clock

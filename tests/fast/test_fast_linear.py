@@ -16,8 +16,7 @@ from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import band, flat_one, hinge_power
 from svmcvx.fast.linear.newton import LinearNewtonSettings, LinearProblem, linear_model, minimise
-from svmcvx.fast.margin_distribution.odm import ODMSettings
-from svmcvx.fast.margin_distribution.odml import ODMLSettings
+from svmcvx.fast.margin_distribution.solvers import ODMLSettings, ODMSettings
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.margin_distribution import MarginHessian
 from tests.designs import DESIGNS, design

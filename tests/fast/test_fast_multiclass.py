@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.fast.several_classes import newton, systems
 from svmcvx.fast.several_classes import projection_passes as passes
-from svmcvx.fast.several_classes.newton import Envelope, MulticlassSettings, Projection, penalty_of
-from svmcvx.fast.several_classes.solvers import m3svm, multiclass
+from svmcvx.fast.several_classes import solvers as room
+from svmcvx.fast.several_classes import systems
+from svmcvx.fast.several_classes.solvers import (
+    Envelope,
+    MulticlassSettings,
+    Projection,
+    m3svm,
+    multiclass,
+    penalty_of,
+)
 from svmcvx.fast.several_classes.systems import ScoreSystem, SeparateCurvature, SoftmaxCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, SmoothedHingeSum, TopHinge
 from svmcvx.formulations.multiclass.machines import LOSSES, MACHINES
@@ -123,7 +130,7 @@ def test_no_way_to_solve_the_systems_changes_the_optimum(solve, monkeypatch):
     direct = solve(X, y, settings=NEWTON)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
     for block, data in ((0, sp.csr_array(X)), (1500, X)):
-        monkeypatch.setattr(newton, "LARGEST_DIRECT", 0)
+        monkeypatch.setattr(room, "LARGEST_DIRECT", 0)
         monkeypatch.setattr(systems, "LARGEST_BLOCK", block)
         found = solve(data, y, settings=NEWTON)
         assert found.attempts[0].options["linear_systems"] == "conjugate gradients"

@@ -192,13 +192,9 @@ class GrowingWorkingSet:
         return v
 
     def grow(self, fresh: Indices) -> None:
-        old, size = self.state, self.n
-        K = np.empty((size + fresh.size, size + fresh.size))
-        K[:size, :size] = old.K
-        K[size:, :size] = self.space.block(fresh, self.members)
-        K[:size, size:] = K[size:, :size].T
-        block = self.space.block(fresh, fresh)
-        K[size:, size:] = (block + block.T) / 2
+        old = self.state
+        across, block = self.space.block(fresh, self.members), self.space.block(fresh, fresh)
+        K = np.ascontiguousarray(np.block([[old.K, across.T], [across, (block + block.T) / 2]]))
         self.members = np.append(self.members, fresh)
         self.state = self._new_state(K, self.space.data.y[self.members])
         extended(self.state, old)
@@ -209,9 +205,7 @@ class GrowingWorkingSet:
         place = np.cumsum(kept) - 1
         chosen = np.flatnonzero(kept)
         self.members = self.members[chosen]
-        self.state = self._new_state(
-            np.ascontiguousarray(old.K[np.ix_(chosen, chosen)]), old.y[chosen]
-        )
+        K = np.ascontiguousarray(old.K[np.ix_(chosen, chosen)])
+        self.state = self._new_state(K, old.y[chosen])
         old.S[: old.tight[0]] = place[old.S[: old.tight[0]]]
-        moved = old._replace(v=old.v[chosen])
-        extended(self.state, moved)
+        extended(self.state, old._replace(v=old.v[chosen]))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import wraps
 from inspect import signature
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -39,7 +39,6 @@ from svmcvx.system.threads import single_blas_thread
 FELL_SHORT = (Status.INACCURATE, Status.ITERATION_LIMIT, Status.NUMERICAL)
 
 Arguments = ParamSpec("Arguments")
-StartPoint = TypeVar("StartPoint")
 Settings = TypeVar("Settings")
 # Candidates, why the method stopped, and options for the record.
 Found: TypeAlias = tuple[RecoveredPoints, Status, dict[str, Any]]
@@ -53,6 +52,9 @@ class Progress(NamedTuple):
     upper: float
     gap: float
 
+
+# How a report is printed and logged.
+REPORT = "%8d %9.2f s  lower %.9g  upper %.9g  gap %.2e"
 
 # Returns True to stop.
 Callback: TypeAlias = Callable[[Progress], bool | None]
@@ -91,9 +93,9 @@ class Monitor:
     verbose: bool = False
     callback: Callback | None = None
     deadline: Deadline = field(default_factory=current)
+    build_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.build_seconds = self.deadline.seconds
         self._end = self.deadline.end
         self.lower, self.upper, self.gap = -math.inf, math.inf, math.inf
         # The best of those that are valid up to rounding in double precision.
@@ -103,10 +105,6 @@ class Monitor:
         self._done = 0
         self.iteration = 0
         self.rows: list[tuple[float, float, float]] = []
-
-    @property
-    def seconds(self) -> float:
-        return self.deadline.seconds
 
     def out_of_time(self) -> bool:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough for inner loops."""
@@ -141,33 +139,14 @@ class Monitor:
         if not estimated:
             self.valid = max(self.valid[0], lower), min(self.valid[1], upper)
         self.lower, self.upper = max(self.lower, lower), min(self.upper, upper)
-        self.gap = relative_gap(self.lower, self.upper)
-        valid = relative_gap(*self.valid)
         lower, upper = max(self.lower, self._before[0]), min(self.upper, self._before[1])
-        progress = Progress(
-            self._done + iteration, self.deadline.seconds, lower, upper, relative_gap(lower, upper)
-        )
-        seconds = progress.seconds
-        self.rows.append(
-            (
-                seconds,
-                lower if lower > -math.inf else math.nan,
-                upper if upper < math.inf else math.nan,
-            )
-        )
-        log.debug(
-            "iteration %d, %.2f s: lower %.9g, upper %.9g, gap %.2e",
-            progress.iteration,
-            seconds,
-            lower,
-            upper,
-            progress.gap,
-        )
+        self.gap, gap = relative_gap(self.lower, self.upper), relative_gap(lower, upper)
+        valid, seconds = relative_gap(*self.valid), self.deadline.seconds
+        progress = Progress(self._done + iteration, seconds, lower, upper, gap)
+        self.rows.append((seconds, lower, upper))
+        log.debug(REPORT, *progress)
         if self.verbose:
-            print(  # noqa: T201 - what verbose asks for
-                f"{progress.iteration:8d} {seconds:9.2f} s  lower {lower:.9g}  upper {upper:.9g} "
-                f" gap {progress.gap:.2e}"
-            )
+            print(REPORT % progress)  # noqa: T201 - what verbose asks for
         if valid <= self.tol:
             return Status.OPTIMAL
         if self.callback is not None and self.callback(progress):
@@ -183,16 +162,12 @@ def monitored(
 ) -> Iterator[Monitor]:
     """Yield a :class:`Monitor` of checked arguments; Ctrl-C is deferred inside the block."""
     deadline = current()
+    built, left = deadline.seconds, deadline.remaining
+    monitor = Monitor(float(tol), int(max_iter), bool(verbose), callback, deadline, built)
     # The certificate passes over the data, or kernel matrix, twice as often as preparation; the
     # solver keeps 0.4 of the time in any case.
-    reserved = (
-        min(2.0 * deadline.seconds, 0.6 * deadline.remaining)
-        if math.isfinite(deadline.end)
-        else 0.0
-    )
-    monitor = Monitor(float(tol), int(max_iter), bool(verbose), callback, deadline)
-    monitor.reserve(reserved)
-    with deferred_interrupt(monitor.deadline.interrupt_requested):
+    monitor.reserve(min(2.0 * built, 0.6 * left))
+    with deferred_interrupt(deadline.interrupt_requested):
         yield monitor
 
 
@@ -219,13 +194,6 @@ def solve_interruptible(
             return solve(*arguments, **keywords)
     except OutOfTime:
         return RecoveredPoints([], []), monitor.late, {}
-
-
-def _trivial(statement: Formulation) -> RecoveredPoints:
-    """Return models that need no solver and satisfy the constraints, and dual points as cheap."""
-    models, duals = statement.trivial()
-    feasible = [model for model in models if math.isfinite(statement.evaluate(model).upper_end)]
-    return RecoveredPoints(feasible, list(duals))
 
 
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
@@ -279,12 +247,8 @@ def start_of(warm_start: Any, statement: Any) -> Any:
         )
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise DataError("warm_start=(coef, intercept) must be finite numbers")
-    model = LinearModel(
-        coef=coef,
-        intercept=float(intercept[0]),
-        classes=space.data.classes,
-        support=np.zeros(0, dtype=np.intp),
-    )
+    b, classes, support = float(intercept[0]), space.data.classes, np.zeros(0, dtype=np.intp)
+    model = LinearModel(coef=coef, intercept=b, classes=classes, support=support)
     return Solution(
         model=model,
         certificate=check(statement, [model], [], own_models=False).certificate,
@@ -312,15 +276,17 @@ def conclude(
     search_bound: SolverBound | None = None,
     proof: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> Solution:
-    built, certify_started = monitor.build_seconds, clock.now()
-    solved = monitor.seconds - built
+    started, certify_started = monitor.deadline.started, clock.now()
+    solved = certify_started - started - monitor.build_seconds
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
     details = options or {}, warm_start_used, monitor.iteration
     attempt = Attempt(solver, status, reason, solved, math.inf, *details)
     models, duals = candidates.models, candidates.duals
     if not models and status in (Status.TIME_LIMIT, Status.INTERRUPTED):
-        models, trivial = _trivial(statement)
-        duals = duals or trivial
+        # Those that need no solver and satisfy the constraints.
+        known, trivial = statement.trivial()
+        models = [model for model in known if math.isfinite(statement.evaluate(model).upper_end)]
+        duals = duals or list(trivial)
     if not models:
         raise SolverFailed(f"{solver}: {statement.explain(str(status))}", [attempt])
     try:
@@ -336,22 +302,22 @@ def conclude(
         # The solver's gap did not include the rounding of the certificate.
         reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
-    trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
     attempt = Attempt(solver, said, reason, solved, certificate.gap, *details)
     evidence = statement.evidence(checked.model)
     if proof and evidence is not None:
         evidence = replace(evidence, tree=proof)
+    ended, compiled = clock.now(), monitor.deadline.compile_seconds
+    trace = np.array([*monitor.rows, (ended - started, lower, certificate.upper)])
+    trace[:-1][np.isinf(trace[:-1])] = math.nan
     return Solution(
         model=checked.model,
         certificate=certificate,
         status=status,
         solver=solver,
         attempts=(attempt,),
-        timings=Timings(
-            built, monitor.deadline.compile_seconds, solved, clock.now() - certify_started
-        ),
+        timings=Timings(monitor.build_seconds, compiled, solved, ended - certify_started),
         dual=statement.export_dual(checked.dual) if checked.dual else {},
-        trace=np.array(trace),
+        trace=trace,
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
         evidence=evidence,
@@ -369,55 +335,40 @@ def solve(
     *,
     name: str,
     method: str = "smo",
-) -> Solution:
-    """Run a method on a statement from a start, within its limits, and certify what it found."""
-    with monitored(**limits) as monitor:
-        return solved_from(
-            statement,
-            monitor,
-            partial(run, monitor),
-            start,
-            solver=lambda options: f"fast.{name}/{options.get('method', method)}",
-        )
-
-
-def solved_from(
-    statement: Formulation,
-    monitor: Monitor,
-    solve: Callable[[StartPoint | None], Found],
-    start: StartPoint | None,
-    *,
-    solver: Callable[[dict[str, Any]], str],
     used: Callable[[], bool] = lambda: True,
 ) -> Solution:
-    """Solve from a start and certify; if the gap exceeds the tolerance, once more without it."""
+    """Run a method from a start within its limits, and certify what it found; if the gap exceeds
+    the tolerance, once more without the start. The name has a place for the method.
+    """
 
     def certified(points: RecoveredPoints, *, warm: bool) -> Solution:
-        name = solver(options)
+        solver = name.format(method=options.get("method", method))
         return conclude(
-            statement, points, monitor, status, solver=name, warm_start_used=warm, options=options
+            statement, points, monitor, status, solver=solver, warm_start_used=warm, options=options
         )
 
-    deadline = monitor.deadline
-    points, status, options = solve(start)
-    if start is None:
-        return certified(points, warm=False)
-    try:
-        first = certified(points, warm=used())
-        if first.status not in FELL_SHORT or monitor.out_of_time():
-            return first
-        attempts = first.attempts
-    except SolverFailed as error:
-        if status not in FELL_SHORT or monitor.out_of_time():
-            raise
-        attempts = error.attempts
-    log.info("%s from the earlier solution: once more without it", status)
-    monitor.begin_again()
-    monitor.deadline = deadline
-    (models, duals), status, options = solve(None)
-    others = [dual for dual in points.duals if all(dual is not known for known in duals)]
-    second = certified(RecoveredPoints([*models, *points.models], [*duals, *others]), warm=False)
-    return replace(second, attempts=(*attempts, *second.attempts))
+    with monitored(**limits) as monitor:
+        deadline = monitor.deadline
+        points, status, options = run(monitor, start)
+        if start is None:
+            return certified(points, warm=False)
+        try:
+            first = certified(points, warm=used())
+            if first.status not in FELL_SHORT or monitor.out_of_time():
+                return first
+            attempts = first.attempts
+        except SolverFailed as error:
+            if status not in FELL_SHORT or monitor.out_of_time():
+                raise
+            attempts = error.attempts
+        log.info("%s from the earlier solution: once more without it", status)
+        monitor.begin_again()
+        monitor.deadline = deadline
+        (models, duals), status, options = run(monitor, None)
+        others = [dual for dual in points.duals if all(dual is not known for known in duals)]
+        every = RecoveredPoints([*models, *points.models], [*duals, *others])
+        second = certified(every, warm=False)
+        return replace(second, attempts=(*attempts, *second.attempts))
 
 
 @contextmanager
@@ -443,13 +394,11 @@ def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 def _read_in_place(X: Any) -> bool:
     """Whether validation may use the array without a copy; other arrays are copied."""
-    if in_blocks(X):
-        return False
     if sp.issparse(X):
         return bool(X.format == "csr" and X.dtype == np.float64)
     if isinstance(X, np.ndarray):
         return bool(X.dtype == np.float64 and X.flags.c_contiguous)
-    return hasattr(X, "to_numpy") or hasattr(X, "__array__")
+    return not in_blocks(X) and (hasattr(X, "to_numpy") or hasattr(X, "__array__"))
 
 
 def _numbers(X: Any) -> Any:

@@ -54,9 +54,8 @@ class GramRows:
         self.dtype, self.nbytes, self.room = gram.dtype, gram.nbytes, len(gram)
 
     def square(self, chosen: Indices) -> Floats:
-        return (
-            self.store if chosen.size == self.store.shape[0] else self.store[np.ix_(chosen, chosen)]
-        )
+        whole = chosen.size == len(self.store)
+        return self.store if whole else self.store[np.ix_(chosen, chosen)]
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
         used = np.flatnonzero(change)
@@ -193,8 +192,7 @@ def kernel_rows(
     )
     # Up to a thousand observations other threads cost more than they save.
     workers = available_threads() if n > 1000 else 1
-    block = space.row_block(dtype)
-    return CachedRows(block, n, capacity, dtype, workers)
+    return CachedRows(space.row_block(dtype), n, capacity, dtype, workers)
 
 
 @compiled(allocates=True)

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial, partialmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from svmcvx.arrays import Floats
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Found, Monitor, monitored, solved_from
+from svmcvx.fast.core.monitor import Found, Monitor, solve
 from svmcvx.fast.linear.loss_passes import LinearLoss
 from svmcvx.fast.linear.newton import (
-    BestPoint,
     LinearNewtonSettings,
     LinearProblem,
     LinearTerms,
@@ -38,20 +38,20 @@ from svmcvx.solution import Solution, Status
 
 MARGINS = "margins"
 # Operations that read the rows themselves.
-OF_ROWS = frozenset(
-    (
-        "set_point",
-        "project",
-        "prox_step",
-        "mean_gradient",
-        "normal_matrix",
-        "diagonal",
-        "curvature_product",
-        "loss_of",
-    )
-)
+OF_ROWS = {"set_point", "project", "prox_step", "mean_gradient", "normal_matrix", "diagonal"}
+OF_ROWS |= {"curvature_product", "loss_of"}
 # Ends after which no further pass is made for the bias.
 STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED)
+
+
+class BlockCall(NamedTuple):
+    """A method of the margins of every block, after changes that no pass has made yet."""
+
+    settings: BlockSettings
+    pending: tuple[tuple[str, tuple[Any, ...]], ...]
+    name: str
+    arguments: tuple[Any, ...]
+    keep: bool
 
 
 @dataclass(frozen=True)
@@ -70,24 +70,6 @@ class BlockLoss:
         )
 
 
-def _summed(name: str, *, keep: bool = False) -> Any:
-    """Return a method whose result is the sum over all blocks; `keep` its changes."""
-
-    def method(self: BlockMargins, *arguments: Any) -> Any:
-        return self.sum_over_blocks(name, *arguments, keep=keep)
-
-    return method
-
-
-def _delayed(name: str) -> Any:
-    """Return a method that changes every block with the next pass."""
-
-    def method(self: BlockMargins, *arguments: Any) -> None:
-        self.pending.append((name, arguments))
-
-    return method
-
-
 class BlockMargins(Margins):
     """The margins of all blocks, with the methods of :class:`Margins`."""
 
@@ -101,13 +83,10 @@ class BlockMargins(Margins):
         self.best_alpha = self.expansion = np.zeros(0)
 
     def sum_over_blocks(self, name: str, *arguments: Any, keep: bool = False) -> Any:
-        shards = self.space.shards
+        shards, keep = self.space.shards, keep or bool(self.pending)
+        call = BlockCall(self.space.settings, tuple(self.pending), name, arguments, keep)
         operation = _on_rows if name in OF_ROWS else _on_margins
-        call = (self.space.settings, tuple(self.pending), name, arguments)
-        if keep or self.pending:
-            found = shards.change(operation, None, *call, True)
-        else:
-            found = shards.read(operation, None, *call, False)
+        found = (shards.change if keep else shards.read)(operation, None, call)
         self.pending = []
         return _added(found, extreme=name == "flat_ends")
 
@@ -118,9 +97,14 @@ class BlockMargins(Margins):
         else:
             self.sum_over_blocks("set_point", w, keep=True)
 
+    def delay(self, name: str, *arguments: Any) -> None:
+        """Change every block with the next pass."""
+        self.pending.append((name, arguments))
+
+    _summed: Any = partial(partialmethod, sum_over_blocks)
+    _delayed: Any = partial(partialmethod, delay)
     project, prox_step = _summed("project", keep=True), _summed("prox_step", keep=True)
-    take_step, update_prox_center = _delayed("take_step"), _delayed("update_prox_center")
-    keep = _delayed("keep")
+    take_step, update_prox_center, keep = map(_delayed, ("take_step", "update_prox_center", "keep"))
     mean, balance, flat_ends, along, variance_along, curved = map(
         _summed, ("mean", "balance", "flat_ends", "along", "variance_along", "curved")
     )
@@ -128,12 +112,12 @@ class BlockMargins(Margins):
         _summed, ("mean_gradient", "normal_matrix", "diagonal", "curvature_product")
     )
 
-    def finish(self) -> dict[str, Floats]:
+    def finish(self) -> tuple[Floats, Floats]:
         """Empty the states; return the best lower bound's multipliers, and the variance's."""
         found = self.space.shards.change(_finish, None, tuple(self.pending) if self.begun else ())
         self.pending = []
         alpha, tau = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return {"alpha": alpha, "tau": tau}
+        return alpha, tau
 
 
 def solve_in_blocks(
@@ -149,40 +133,6 @@ def solve_in_blocks(
 ) -> Solution:
     """Solve and certify a statement on rows in blocks, with multipliers called `entry`."""
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
-    with monitored(**limits) as monitor, space.watched():
-
-        def solve(start: tuple[Floats, float] | None) -> Found:
-            point, multipliers, status = minimise_in_blocks(
-                space, loss, monitor, start=start, settings=settings
-            )
-            if status is Status.INACCURATE:
-                # The certificate may not notice a change: w = 0 is evaluated without the rows.
-                space.require_same()
-            options = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
-            alpha, b = multipliers["alpha"], point.b
-            if statement.hyperparameters.get("p") == 1 and status not in STOPPED:
-                # The optimal intercepts of the hinge are an interval, whose middle is taken.
-                scores = space.scores(space.model_from_factor(point.w))
-                b = statement.exact_intercept(scores.value)
-            model = space.model_from_factor(point.w, b, alpha != 0)
-            dual = {
-                entry: alpha,
-                **({"tau": multipliers["tau"]} if "variance" in loss.terms else {}),
-            }
-            return RecoveredPoints([model], [dual]), status, options
-
-        return solved_from(statement, monitor, solve, start, solver=lambda options: solver)
-
-
-def minimise_in_blocks(
-    space: BlockSpace,
-    loss: BlockLoss,
-    monitor: Monitor,
-    *,
-    start: tuple[Floats, float] | None = None,
-    settings: LinearNewtonSettings | None = None,
-) -> tuple[BestPoint, dict[str, Floats], Status]:
-    """Run Newton's method on rows in blocks until the monitor says stop."""
     terms = LinearTerms(
         space.data.n,
         space.d,
@@ -192,26 +142,43 @@ def minimise_in_blocks(
         entries=space.entries,
         **loss.terms,
     )
-    # A sample of at most half of the rows gives a start; its optimum is hardly nearer to that of
-    # all rows than 1e-4.
-    sampled = start is None and space.data.n >= 2 * space.sample.y.size
-    if sampled:
-        rows = space.sample_space()
-        problem = loss.of(rows.X, space.sample.y, space.sample.weight)
-        point, _ = minimise(problem, monitor.within(max(1e-4, monitor.tol), 200), settings=settings)
-        start = point.w, point.b
-    margins = BlockMargins(space, loss)
-    w, b = (None, 0.0) if start is None else start
-    space.shards.deadline = monitor.deadline
-    try:
+
+    def run(monitor: Monitor, start: tuple[Floats, float] | None) -> Found:
+        # A sample of at most half of the rows gives a start; its optimum is hardly nearer to that
+        # of all rows than 1e-4.
+        if start is None and space.data.n >= 2 * space.sample.y.size:
+            rows = space.sample_space()
+            problem = loss.of(rows.X, space.sample.y, space.sample.weight)
+            inner = monitor.within(max(1e-4, monitor.tol), 200)
+            point, _ = minimise(problem, inner, settings=settings)
+            start = point.w, point.b
+        margins = BlockMargins(space, loss)
+        w, b = start or (None, 0.0)
         # A start near the optimum needs no cautious first penalty.
         sigma = None if start is None or terms.smooth else 30.0
-        point, status = minimise(
-            terms, monitor, w=w, b=b, sigma=sigma, settings=settings, margins=margins
-        )
-    finally:
-        space.shards.deadline = None
-    return point, margins.finish(), status
+        space.shards.deadline = monitor.deadline
+        try:
+            point, status = minimise(
+                terms, monitor, w=w, b=b, sigma=sigma, settings=settings, margins=margins
+            )
+        finally:
+            space.shards.deadline = None
+        alpha, tau = margins.finish()
+        if status is Status.INACCURATE:
+            # The certificate may not notice a change: w = 0 is evaluated without the rows.
+            space.require_same()
+        options = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
+        b = point.b
+        if statement.hyperparameters.get("p") == 1 and status not in STOPPED:
+            # The optimal intercepts of the hinge are an interval, whose middle is taken.
+            scores = space.scores(space.model_from_factor(point.w))
+            b = statement.exact_intercept(scores.value)
+        model = space.model_from_factor(point.w, b, alpha != 0)
+        dual = {entry: alpha} | ({"tau": tau} if "variance" in loss.terms else {})
+        return RecoveredPoints([model], [dual]), status, options
+
+    with space.watched():
+        return solve(statement, run, start, limits, name=solver)
 
 
 def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
@@ -244,42 +211,25 @@ def _begin(
 
 
 @reads_rows
-def _on_rows(
-    pieces: ShardBlocks,
-    parts: ShardState,
-    settings: BlockSettings,
-    pending: tuple[tuple[str, tuple[Any, ...]], ...],
-    name: str,
-    arguments: tuple[Any, ...],
-    keep: bool,
-) -> Any:
+def _on_rows(pieces: ShardBlocks, parts: ShardState, call: BlockCall) -> Any:
     """Call a method that reads the rows, block by block."""
     found, values = [], []
-    for space, before in zip(spaces(pieces, parts, settings), parts[MARGINS], strict=True):
-        margins = _changed(before, pending, fresh=name == "prox_step")
+    for space, before in zip(spaces(pieces, parts, call.settings), parts[MARGINS], strict=True):
+        margins = _changed(before, call.pending, fresh=call.name == "prox_step")
         margins.problem = margins.problem.with_rows(space.X)
-        values.append(getattr(margins, name)(*arguments))
+        values.append(getattr(margins, call.name)(*call.arguments))
         margins.problem = margins.problem.with_rows(None)
         found.append(margins)
     value = _added(values)
-    return ({MARGINS: found}, value) if keep else value
+    return ({MARGINS: found}, value) if call.keep else value
 
 
-def _on_margins(
-    pieces: ShardBlocks,
-    parts: ShardState,
-    settings: BlockSettings,
-    pending: tuple[tuple[str, tuple[Any, ...]], ...],
-    name: str,
-    arguments: tuple[Any, ...],
-    keep: bool,
-) -> Any:
+def _on_margins(pieces: ShardBlocks, parts: ShardState, call: BlockCall) -> Any:
     """Call a method that needs no rows."""
-    found = [_changed(before, pending) for before in parts[MARGINS]]
-    value = _added(
-        [getattr(margins, name)(*arguments) for margins in found], extreme=name == "flat_ends"
-    )
-    return ({MARGINS: found}, value) if keep else value
+    found = [_changed(before, call.pending) for before in parts[MARGINS]]
+    values = [getattr(margins, call.name)(*call.arguments) for margins in found]
+    value = _added(values, extreme=call.name == "flat_ends")
+    return ({MARGINS: found}, value) if call.keep else value
 
 
 def _changed(

@@ -139,11 +139,8 @@ def conjugate_one(loss, alpha, c):
     if alpha <= 0.0:
         return 0.0
     ratio = alpha / (c * loss.p)
-    return (
-        c
-        * (loss.p - 1.0)
-        * (ratio * ratio if loss.p == 2.0 else ratio ** (loss.p / (loss.p - 1.0)))
-    )
+    power = ratio * ratio if loss.p == 2.0 else ratio ** (loss.p / (loss.p - 1.0))
+    return c * (loss.p - 1.0) * power
 
 
 @compiled(inner=True, nogil=True, error_model="numpy")

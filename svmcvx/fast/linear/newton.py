@@ -39,8 +39,8 @@ import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import scipy.linalg as sl
@@ -83,28 +83,22 @@ def minimise(
     margins: Margins | None = None,
 ) -> tuple[BestPoint, Status]:
     """Run Newton's method until the monitor says stop."""
-    m = problem
     if sigma is None:
         # A first subproblem with a large σ, for its weights and norms, is ill-conditioned.
-        largest = STIFFNESS / m.stiffness if m.stiffness > 0 else math.inf
-        cold = 1.0 if m.smooth else min(FIRST_SIGMA, largest)
-        sigma = cold if m.smooth or alpha is None else WARM_SIGMA
-    if margins is None:
-        # Rows in blocks come with their margins.
-        assert isinstance(problem, LinearProblem)  # noqa: S101
-        margins = Margins(problem, alpha)
-    rows = margins
-    q = np.zeros(m.d) if m.linear_term is None else m.linear_term
+        largest = STIFFNESS / problem.stiffness if problem.stiffness > 0 else math.inf
+        cold = 1.0 if problem.smooth else min(FIRST_SIGMA, largest)
+        sigma = cold if problem.smooth or alpha is None else WARM_SIGMA
+    # Rows in blocks come with their margins.
+    rows = Margins(cast(LinearProblem, problem), alpha) if margins is None else margins
+    q = np.zeros(problem.d) if problem.linear_term is None else problem.linear_term
     if w is None:
         w = q.copy() if alpha is None else rows.centre_expansion() + q
-    best = BestPoint(w.copy(), b, rows.best_alpha, rows.expansion)
-    settings = settings or LinearNewtonSettings()
+    method = _Descent(problem, monitor, rows, w, b, sigma, q, settings or LinearNewtonSettings())
     try:
-        # Its first look at the rows may be late already.
-        method = _Descent(m, monitor, rows, best, w, b, sigma, settings)
         status = newton(method) or Status.INACCURATE
     except OutOfTime:
         status = monitor.late
+    best = method.best
     best.alpha, best.expansion = rows.best_alpha, rows.expansion
     return best, status
 
@@ -134,16 +128,15 @@ class _Descent:
         problem: LinearTerms,
         monitor: Monitor,
         rows: Margins,
-        best: BestPoint,
         w: Floats,
         b: float,
         sigma: float,
+        q: Floats,
         settings: LinearNewtonSettings,
     ) -> None:
-        self.problem, self.monitor, self.rows, self.best = problem, monitor, rows, best
-        self.w, self.b, self.sigma, self.settings = w, b, sigma, settings
-        self.q = np.zeros(problem.d) if problem.linear_term is None else problem.linear_term
-        rows.set_point(w)
+        self.problem, self.monitor, self.rows, self.settings = problem, monitor, rows, settings
+        self.w, self.b, self.sigma, self.q = w, b, sigma, q
+        self.best = BestPoint(w.copy(), b, rows.best_alpha, rows.expansion)
         self.polish = Polish(rows) if Polish.applies(problem, rows) else None
         # Steps so far, and those up to the last progress; steps without progress that count; the
         # best of the gap and of the lower bound.
@@ -166,6 +159,8 @@ class _Descent:
         """Bound the optimum; increase σ if the point is near the minimum of its subproblem."""
         m, rows, best, monitor = self.problem, self.rows, self.best, self.monitor
         self.steps = steps
+        if steps == 0:
+            rows.set_point(self.w)
         self._set_multipliers()
         sums, primal = self.sums, self.primal
         expanded = rows.loss_of(primal, self.b) if m.kernel_expansion else None
@@ -175,7 +170,7 @@ class _Descent:
         if better_lower:
             rows.keep()
         if better_upper and m.kernel_expansion:
-            rows.keep_expansion()
+            rows.expansion = rows.alpha.copy()
         best.steps, best.sigma = steps, self.sigma
         status = monitor.report(steps, lower, upper)
         gap = upper - lower
@@ -223,15 +218,7 @@ class _Descent:
         norm = math.sqrt(float(gradient @ gradient))
         self.first = self.first if math.isfinite(self.first) else norm
         accuracy = min(0.1, max(math.sqrt(norm / self.first) if self.first > 0 else 0.1, 1e-6))
-        dw, db = newton_step(
-            m,
-            rows,
-            gradient,
-            -balance,
-            accuracy=accuracy,
-            settings=self.settings,
-            stop=self.monitor.out_of_time,
-        )
+        dw, db = self._newton_step(gradient, -balance, accuracy)
         rows.project(dw)
         self.promised = -float(gradient @ dw) + balance * db
         linear, square = float(w @ dw), float(dw @ dw)
@@ -251,6 +238,66 @@ class _Descent:
                 rows.take_step(t)
 
         return NewtonStep(self.promised, derivative, take)
+
+    def _newton_step(
+        self, gradient: Floats, bias_gradient: float, accuracy: float
+    ) -> tuple[Floats, float]:
+        r"""Return the solution (dw, db) of :math:`(I + X'SX)\,dw = -g`, S the losses' curvature.
+
+        It is solved in w, or as :math:`(S^{-1} + XX')\nu = -Xg` on fewer curved rows in memory, by
+        a Cholesky factor up to ``direct_work`` operations, else by conjugate gradients.
+        """
+        problem, margins = self.problem, self.rows
+        d, curved = problem.d, margins.curved()
+        if curved == 0:
+            return -gradient, 0.0
+        small = min(curved, d) if margins.whole else d
+        work = curved * problem.entries * min(problem.entries, small) + small**3 / 3.0
+        limit = self.settings.direct_work * (1.0 if problem.smooth else 10.0)
+        if not margins.whole:
+            # A product of conjugate gradients reads all blocks again.
+            limit = max(limit, 1000.0 * problem.n * problem.entries)
+        if small <= self.settings.largest_system and work <= limit:
+            primal = d <= curved or not margins.whole
+            solve = (_primal_system if primal else _dual_system)(problem, margins)
+            try:
+                step, db = solve(gradient, bias_gradient)
+                if problem.variance == 0:
+                    return step, db
+                mean = margins.mean_gradient()
+                return _without_mean(problem, mean, step, solve(-mean, 0.0)[0]), db
+            except (sl.LinAlgError, ValueError):
+                # Not positive definite to rounding: conjugate gradients go on without a factor.
+                pass
+        return self._iterated_step(gradient, bias_gradient, accuracy)
+
+    def _iterated_step(
+        self, gradient: Floats, bias_gradient: float, accuracy: float
+    ) -> tuple[Floats, float]:
+        """Conjugate gradients on (w, b), preconditioned by the diagonal."""
+        problem, margins, d = self.problem, self.rows, self.problem.d
+        squares, total = margins.diagonal()
+        diagonal = np.append(1.0 + squares, total * (1.0 + BIAS_DAMPING))
+        mean = margins.mean_gradient() if problem.variance > 0 else np.zeros(d)
+
+        def product(direction: Floats) -> Floats:
+            w, db = direction[:d], float(direction[d]) if problem.bias else 0.0
+            curved, moved = margins.curvature_product(w, db, float(mean @ w))
+            out = np.append(w + curved, 0.0)
+            out[d] = moved + BIAS_DAMPING * total * db if problem.bias else 0.0
+            return out
+
+        step = conjugate_gradients(
+            product,
+            np.append(-gradient, -bias_gradient),
+            lambda r: r / diagonal,
+            accuracy=accuracy,
+            limit=CONJUGATE_STEPS,
+            stop=self.monitor.out_of_time,
+        ).x
+        if not step.any():
+            return -gradient, 0.0
+        return step[:d], float(step[d]) if problem.bias else 0.0
 
 
 def _best_bias(rows: Margins, b: float, sigma: float) -> float:
@@ -310,7 +357,7 @@ class LinearNewtonSettings:
     largest_system: int = 4000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LinearTerms:
     """A linear problem without its rows."""
 
@@ -325,18 +372,11 @@ class LinearTerms:
     stiffness: float = 0.0
     entries: float = 0.0
 
-    @cached_property
-    def smooth(self) -> bool:
-        return self.loss.smooth
+    def __post_init__(self) -> None:
+        self.smooth, self.rounding = self.loss.smooth, estimated_rounding(self.n)
 
 
 class LinearProblem(LinearTerms):
-    X: Features
-    y: Floats
-    c: Floats
-    shares: Floats
-    norms: Floats
-
     def __init__(
         self,
         X: Features,
@@ -350,25 +390,24 @@ class LinearProblem(LinearTerms):
     ) -> None:
         n, d = X.shape
         # Passes are compiled for a single memory layout.
-        rows = X if sp.issparse(X) else np.ascontiguousarray(X)
-        norms = row_norms(rows) if norms is None else norms
+        self.X: Features = X if sp.issparse(X) else np.ascontiguousarray(X)
+        self.y, self.c = y, c
+        self.norms = row_norms(self.X) if norms is None else norms
+        self.shares = np.broadcast_to(1.0 / max(n, 1), n) if share is None else share
         super().__init__(
             n,
             d,
             loss,
-            largest_norm=float(norms.max(initial=0.0)),
-            stiffness=float((c * norms**2).max(initial=0.0)),
+            largest_norm=float(self.norms.max(initial=0.0)),
+            stiffness=float((c * self.norms**2).max(initial=0.0)),
             entries=X.nnz / max(n, 1) if sp.issparse(X) else float(d),
             **terms,
         )
-        shares = np.broadcast_to(1.0 / max(n, 1), n) if share is None else share
-        for name, value in (("X", rows), ("y", y), ("c", c), ("shares", shares), ("norms", norms)):
-            object.__setattr__(self, name, value)
 
     def with_rows(self, X: Features | None) -> LinearProblem:
         """Return the same problem with other rows, or None for rows that come later."""
         other = copy(self)
-        object.__setattr__(other, "X", X)
+        other.X = X
         return other
 
     def primal_of(self, alpha: Floats) -> Floats:
@@ -384,11 +423,8 @@ class LinearProblem(LinearTerms):
 
     def sums_of(self, alpha: Floats, loss: float) -> RowSums:
         """Return both objectives' sums, for multipliers and losses of a separate point."""
-        size = np.abs(alpha)
-        norm_sum, conjugate = (
-            float(size @ self.norms),
-            float(passes.conjugate(self.loss, alpha, self.c)),
-        )
+        size, conjugate = np.abs(alpha), float(passes.conjugate(self.loss, alpha, self.c))
+        norm_sum = float(size @ self.norms)
         total, balance = float(alpha.sum()), float(self.y @ alpha)
         return RowSums(0.0, loss, total, balance, float(size.sum()), norm_sum, 0.0, conjugate, 0.0)
 
@@ -440,7 +476,7 @@ class BestPoint:
         conjugate, variance = response.conjugate, response.variance
         upper = 0.5 * norm - linear + loss + variance
         lower = response.total - conjugate - 0.5 * dual_norm - variance
-        rounding = estimated_rounding(problem.n) * (
+        rounding = problem.rounding * (
             4.0 * response.size
             + 4.0 * response.norm_sum * (math.sqrt(norm) + math.sqrt(dual_norm))
             + abs(conjugate)
@@ -474,12 +510,8 @@ def linear_model(
     centre = space.centre if centre is None else centre
     if space.intercept == "penalised":
         w, b = w[:-1], float(w[-1])
-    return LinearModel(
-        coef=w,
-        intercept=b - float(centre @ w),
-        classes=space.data.classes,
-        support=space.data.index[support],
-    )
+    b, rows = b - float(centre @ w), space.data.index[support]
+    return LinearModel(coef=w, intercept=b, classes=space.data.classes, support=rows)
 
 
 def earlier_point(
@@ -562,10 +594,6 @@ class Margins:
         self.best_alpha = self.alpha.copy()
         if self.problem.variance > 0:
             self.best_tau = self._deviations(self.f, self.mean_margin)
-
-    def keep_expansion(self) -> None:
-        """Store the multipliers as those of the best expansion."""
-        self.expansion = self.alpha.copy()
 
     def mean(self, scores: str) -> float:
         """Return the mean margin of the scores ``"f"`` or of their change ``"df"``."""
@@ -673,60 +701,18 @@ class Margins:
     def curvature_product(self, direction: Floats, db: float, mean: float) -> tuple[Floats, float]:
         """Return X'S(X direction + db) and its middle sum, with a variance of mean `mean`."""
         X, m = self.problem.X, self.problem
-        out = np.zeros(direction.size)
         if m.variance > 0:
             scores = np.asarray(X @ direction)
-            return (
-                np.asarray(X.T @ (self.slope * scores + m.y * self._deviations(scores, mean))),
-                0.0,
-            )
+            changed = self.slope * scores + m.y * self._deviations(scores, mean)
+            return np.asarray(X.T @ changed), 0.0
         if sp.issparse(X):
+            out = np.zeros(direction.size)
             moved = passes.curvature_product(
                 X.data, X.indices, X.indptr, self.slope, direction, db, out
             )
             return out, float(moved)
         middle = self.slope * (X @ direction + db)
         return np.asarray(X.T @ middle), float(middle.sum())
-
-
-def newton_step(
-    problem: LinearTerms,
-    margins: Margins,
-    gradient: Floats,
-    bias_gradient: float,
-    *,
-    accuracy: float,
-    settings: LinearNewtonSettings,
-    stop: Callable[[], bool],
-) -> tuple[Floats, float]:
-    r"""Return the solution (dw, db) of :math:`(I + X'SX)\,dw = -g`, S the losses' curvature.
-
-    It is solved in w, or as :math:`(S^{-1} + XX')\nu = -Xg` on fewer curved rows in memory, by a
-    Cholesky factor up to ``direct_work`` operations, else by preconditioned conjugate gradients.
-    """
-    curved = margins.curved()
-    if curved == 0:
-        return -gradient, 0.0
-    d = problem.d
-    small = min(curved, d) if margins.whole else d
-    work = curved * problem.entries * min(problem.entries, small) + small**3 / 3.0
-    limit = settings.direct_work * (1.0 if problem.smooth else 10.0)
-    if not margins.whole:
-        # A product of conjugate gradients reads all blocks again.
-        limit = max(limit, 1000.0 * problem.n * problem.entries)
-    if small <= settings.largest_system and work <= limit:
-        primal = d <= curved or not margins.whole
-        solve = (_primal_system if primal else _dual_system)(problem, margins)
-        try:
-            step, db = solve(gradient, bias_gradient)
-            if problem.variance == 0:
-                return step, db
-            mean = margins.mean_gradient()
-            return _without_mean(problem, mean, step, solve(-mean, 0.0)[0]), db
-        except (sl.LinAlgError, ValueError):
-            # Not positive definite to rounding: conjugate gradients go on without a factor.
-            pass
-    return _iterated_step(problem, margins, gradient, bias_gradient, accuracy, stop)
 
 
 def _without_mean(problem: LinearTerms, mean: Floats, step: Floats, mean_step: Floats) -> Floats:
@@ -782,36 +768,6 @@ def _dual_system(problem: LinearTerms, margins: Margins) -> SystemSolver:
         return -gradient - np.asarray(part.T @ nu), -db
 
     return solve
-
-
-def _iterated_step(
-    problem: LinearTerms,
-    margins: Margins,
-    gradient: Floats,
-    bias_gradient: float,
-    accuracy: float,
-    stop: Callable[[], bool],
-) -> tuple[Floats, float]:
-    """Conjugate gradients on (w, b), preconditioned by the diagonal."""
-    d = problem.d
-    squares, total = margins.diagonal()
-    diagonal = np.append(1.0 + squares, total * (1.0 + BIAS_DAMPING))
-    mean = margins.mean_gradient() if problem.variance > 0 else np.zeros(d)
-
-    def product(direction: Floats) -> Floats:
-        db = float(direction[d]) if problem.bias else 0.0
-        curved, moved = margins.curvature_product(direction[:d], db, float(mean @ direction[:d]))
-        out = np.append(direction[:d] + curved, 0.0)
-        out[d] = moved + BIAS_DAMPING * total * db if problem.bias else 0.0
-        return out
-
-    right = np.append(-gradient, -bias_gradient)
-    step = conjugate_gradients(
-        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=CONJUGATE_STEPS, stop=stop
-    ).x
-    if not step.any():
-        return -gradient, 0.0
-    return step[:d], float(step[d]) if problem.bias else 0.0
 
 
 class Polish:

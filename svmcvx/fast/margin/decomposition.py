@@ -56,20 +56,9 @@ FALL, PATIENCE, COMPARISONS = 0.6, 12, 100
 
 @dataclass(frozen=True)
 class DecompositionSettings:
-    """Parameters of the decomposition.
-
-    Parameters
-    ----------
-    working_set : int
-        Observations in a working set if all used kernel rows are stored
-        (:mod:`svmcvx.fast.core.rows`).
-    tiled_working_set : int
-        Observations in one if rows are computed when they are used; a fiftieth of all, if that is
-        more.
-    whole : int
-        Number of observations up to which all of them are in the working set.
-    steps : int
-        Pair steps in one round, for each observation of the working set.
+    """Observations in a working set if all used kernel rows are stored, and if they are computed
+    when they are used (a fiftieth of all, if that is more); number of observations up to which all
+    of them are in it; pair steps in a round, for each observation of the working set.
     """
 
     working_set: int = 256
@@ -183,11 +172,8 @@ class Decomposition:
             violation = self._violation(up, low)
             # A violation of so many roundings of the scores counts as zero.
             floor = 32.0 * math.ulp(max(1.0, float(np.abs(self.f).max())))
-            due = (
-                self.whole
-                or violation <= max(FALL * last_violation, floor)
-                or self.rounds - last_round >= PATIENCE
-            )
+            fallen = violation <= max(FALL * last_violation, floor)
+            due = self.whole or fallen or self.rounds - last_round >= PATIENCE
             begun = self.rounds or not cold
             if (due and begun) or self.rounds >= monitor.max_iter or self._out_of_time(monitor):
                 last_violation, last_round = violation, self.rounds
@@ -339,18 +325,9 @@ class Decomposition:
 
 @dataclass(frozen=True)
 class LowRankSettings:
-    """Parameters of Newton's method on a factor of low rank.
-
-    Parameters
-    ----------
-    probe : int
-        Columns of the factor from which its rank is predicted.
-    largest : int
-        Rank up to which the factor is used.
-    work_of_column : float
-        Multiplications of pair steps that a column of the factor costs at least.
-    worth : float
-        Multiplications of pair steps in the time of one multiplication of Newton's method.
+    """Columns of the factor from which its rank is predicted, and the rank up to which it is used;
+    multiplications of pair steps that a column costs at least, and those in the time of one
+    multiplication of Newton's method.
     """
 
     probe: int = 48

@@ -22,7 +22,7 @@ classes: when it is down to rounding, the hulls intersect, and the data are not 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -67,18 +67,9 @@ METHODS = ("auto", "active-set", "smo")
 
 @dataclass(frozen=True)
 class ActiveSetSettings:
-    """Parameters of the active-set method on a growing working set.
-
-    Parameters
-    ----------
-    first : int
-        Observations of the first working set.
-    joining : int
-        Observations that join in a round, at most.
-    largest : int
-        Size of the working set from which observations far from the margin leave it.
-    largest_support : int
-        Tight observations, at most; With more observations pSMO is used.
+    """Observations of the first working set, and those that join in a round, at most; size of the
+    working set from which those far from the margin leave it; tight observations, at most: with
+    more pSMO is used.
     """
 
     first: int = 400
@@ -156,21 +147,18 @@ def hard_margin(
     """
     check_choice(method, "method", METHODS)
     settings = checked_settings(settings, HardMarginSettings)
-    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
+    limits: Any = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     if in_blocks(X):
         refuse_in_blocks(
             kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None
         )
         blocks = block_space(X, y, sample_weight, intercept="free")
         if not blocks.small:
-            return _solve_blocks(blocks, limits, settings.active_set)
+            with monitored(**limits) as monitor, blocks.watched():
+                return _by_working_set(blocks, monitor, settings.active_set)
         X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
-    if (
-        kernel is None
-        and sp.issparse(data.X)
-        and data.X.nnz >= DENSE * data.X.shape[0] * data.X.shape[1]
-    ):
+    if kernel is None and sp.issparse(data.X) and data.X.nnz >= DENSE * math.prod(data.X.shape):
         # Dense data are centred: a small margin far from the origin would be lost otherwise.
         data = replace(data, X=data.X.toarray())
     space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
@@ -182,18 +170,18 @@ def hard_margin(
     warm = earlier_multipliers(warm_start, statement)
 
     def run(monitor: Monitor, start: Floats | None) -> Found:
-        used = "smo"
-        if space.is_linear and (
-            method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)
+        used = "active-set"
+        status: Status | None = None
+        if method == "active-set" or (
+            method == "auto" and space.is_linear and space.X.shape[1] <= data.n
         ):
-            used = "active-set"
             status, points, options = _by_active_set(statement, monitor, start, settings.active_set)
-            if status is None:
-                if method == "active-set":
-                    status = Status.NUMERICAL
-                else:
-                    used, start = "smo", points[-1]
-        if used == "smo":
+            if status is None and method == "active-set":
+                status = Status.NUMERICAL
+            elif status is None:
+                start = points[-1]
+        if status is None:
+            used = "smo"
             rows = kernel_rows(
                 space, cache_size=cache_size, float32=float32_cache, settings=settings.rows
             )
@@ -217,17 +205,9 @@ def hard_margin(
         candidates = RecoveredPoints(
             [m for each in found for m in each.models], [d for each in found for d in each.duals]
         )
-        assert status is not None  # noqa: S101 - one of the two methods has run to its end
         return candidates, status, {"method": used, **options}
 
-    return solve(statement, run, warm, limits, name="hard_margin")
-
-
-def _solve_blocks(
-    space: BlockSpace, limits: Mapping[str, Any], settings: ActiveSetSettings
-) -> Solution:
-    with monitored(**limits) as monitor, space.watched():
-        return _by_working_set(space, monitor, settings)
+    return solve(statement, run, warm, limits, name="fast.hard_margin/{method}")
 
 
 def _by_working_set(space: BlockSpace, monitor: Monitor, settings: ActiveSetSettings) -> Solution:
@@ -246,8 +226,8 @@ def _by_working_set(space: BlockSpace, monitor: Monitor, settings: ActiveSetSett
             larger = HardMargin(LinearSpace(data, "free", space.centre))
             # A working set is solved to a tenth of the tolerance.
             inner = monitor.within(0.1 * monitor.tol, monitor.max_iter)
-            ended, points, found = _by_active_set(larger, inner, None, settings)
-            options |= {**found, "rounds": rounds, "working_set": y.size}
+            ended, points, more = _by_active_set(larger, inner, None, settings)
+            options |= {**more, "rounds": rounds, "working_set": y.size}
             if ended is Status.UNBOUNDED:
                 # If some of the rows are not separable, all rows are not.
                 status = ended
@@ -260,7 +240,8 @@ def _by_working_set(space: BlockSpace, monitor: Monitor, settings: ActiveSetSett
             part, duals = larger, [{"alpha": points[0]}]
             lower = part.evaluate_dual(part.repair(duals[0])).lower_end
             model = cast(LinearModel, solved.models[0])
-            seen = look_at_margins(space, model, settings.joining)
+            found = space.shards.read(_violated, None, space.compared, model, settings.joining)
+            seen = _joined(found, space.centre.size, settings.joining)
             wider = cast(
                 LinearModel | None, separated(model, seen.positive, seen.negative, space.centre)
             )
@@ -282,14 +263,8 @@ def _by_working_set(space: BlockSpace, monitor: Monitor, settings: ActiveSetSett
     if best is not None and status is not Status.UNBOUNDED:
         models = [statement.separating(best[1]) or best[1]]
     assert status is not None  # noqa: S101 - the loop has ended
-    return conclude(
-        statement,
-        RecoveredPoints(models, duals),
-        monitor,
-        status,
-        solver="fast.hard_margin/active-set",
-        options=options,
-    )
+    candidates, solver = RecoveredPoints(models, duals), "fast.hard_margin/active-set"
+    return conclude(statement, candidates, monitor, status, solver=solver, options=options)
 
 
 class Violated(NamedTuple):
@@ -302,26 +277,16 @@ class Violated(NamedTuple):
     u: Floats
 
 
-def look_at_margins(space: BlockSpace, model: LinearModel, most: int) -> Violated:
-    """Return the smallest margins of all blocks, and at most `most` of the rows below 1."""
-    found: list[Violated] = space.shards.read(_violated, None, space.compared, model, most)
-    return _joined(found, space.centre.size, most)
-
-
 def _joined(found: Sequence[Violated], columns: int, most: int) -> Violated:
+    """Return the smallest margins of some blocks, and at most `most` of the rows below 1."""
     X = [part.X for part in found if part.y.size]
     y, u = (np.concatenate([getattr(part, name) for part in found]) for name in ("y", "u"))
     chosen = np.argsort(u, kind="stable")[:most]
     rows = np.zeros((0, columns))
     if X:
         rows = sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X)
-    return Violated(
-        min(part.positive for part in found),
-        min(part.negative for part in found),
-        rows[chosen],
-        y[chosen],
-        u[chosen],
-    )
+    low, high = (min(getattr(part, side) for part in found) for side in ("positive", "negative"))
+    return Violated(low, high, rows[chosen], y[chosen], u[chosen])
 
 
 @reads_rows

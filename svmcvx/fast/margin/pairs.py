@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,52 +63,44 @@ class SolvedParts:
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        return {
-            "C": self.C,
-            "p": self.p,
-            "kernel": "none" if self.kernel is None else str(self.kernel),
-        }
+        kernel = "none" if self.kernel is None else str(self.kernel)
+        return {"C": self.C, "p": self.p, "kernel": kernel}
 
-    def members(self, others: dict[int, BinaryModel]) -> Members:
+    def _sides(self, part: int) -> tuple[int, NDArray[Any]]:
+        """Return the code of a problem's positive class, and its two labels."""
+        if self.scheme == "ovr":
+            return part, np.arange(2)
+        groups = self.layout.groups[part]
+        return groups[1], self.labels.classes[groups]
+
+    def members(self, others: dict[int, Any]) -> Members:
         """Return the models of all problems; `others` are those that were solved otherwise."""
-        codes, point = self.labels.codes, self.point
-        classes = self.labels.classes
-        sides = (
-            [classes[[k, other]] for k, other in combinations(range(classes.size), 2)]
-            if self.scheme == "ovo"
-            else [np.arange(2)] * classes.size
-        )
-        place = self.order[self.layout.all_rows]
+        point, bias = self.point, self.point.bias.copy()
+        sides = [self._sides(part)[1] for part in range(self.layout.parts)]
+        place, chosen = self.order[self.layout.all_rows], np.flatnonzero(point.alpha)
         linear = any(isinstance(model, LinearModel) for model in others.values())
         normals = self._normals() if self.coef is None and linear else self.coef
         if normals is not None:
-            chosen = np.flatnonzero(point.alpha)
             ends = np.searchsorted(chosen, self.layout.offsets[1:-1])
             supports = [np.sort(rows) for rows in np.split(place[chosen], ends)]
-            coef, bias = normals.copy(), point.bias.copy()
+            coef = normals.copy()
             for part, model in others.items():
-                coef[part] = (
-                    model.coef
-                    if isinstance(model, LinearModel)
-                    else cast(Any, model).vectors.T @ cast(Any, model).dual_coef
-                )
+                plain = isinstance(model, LinearModel)
+                coef[part] = model.coef if plain else model.vectors.T @ model.dual_coef
                 bias[part], supports[part] = model.intercept, model.support
             return Members(None, None, coef.T, bias, supports, sides, coef.shape[1])
-        used = np.zeros(codes.size, dtype=bool)
+        used = np.zeros(self.labels.codes.size, dtype=bool)
         used[place[point.alpha != 0.0]] = True
         for model in others.values():
             used[model.support] = True
         support = np.flatnonzero(used)
         at = np.cumsum(used) - 1
         table = np.zeros((support.size, self.layout.parts))
-        chosen = np.flatnonzero(point.alpha)
         part_of = np.repeat(np.arange(self.layout.parts), self.layout.sizes)
         table[at[place[chosen]], part_of[chosen]] = point.alpha[chosen] * self.y[chosen]
-        bias = point.bias.copy()
         for part, model in others.items():
             table[:, part] = 0.0
-            other = cast(Any, model)
-            table[at[other.support], part], bias[part] = other.dual_coef, other.intercept
+            table[at[model.support], part], bias[part] = model.dual_coef, model.intercept
         sorted_place = np.empty(self.order.size, dtype=np.intp)
         sorted_place[self.order] = np.arange(self.order.size)
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals
@@ -130,13 +122,8 @@ class SolvedParts:
         arranged, original = self._rows(part)
         rows = self.layout.rows(part)[arranged]
         X, codes = np.ascontiguousarray(self.X[rows]), self.labels.codes[original]
-        if self.scheme == "ovo":
-            k, other = self.layout.groups[part]
-            labels = CodedLabels(
-                (codes == other).astype(np.intp), self.labels.classes[[k, other]], X
-            )
-        else:
-            labels = CodedLabels((codes == part).astype(np.intp), np.arange(2), X)
+        positive, sides = self._sides(part)
+        labels = CodedLabels((codes == positive).astype(np.intp), sides, X)
         data = binary_data(X, labels, None if self.weight is None else self.weight[rows])
         space = feature_space(data, self.kernel, intercept="free", keep_gram=False)
         return PSVM(space=space, C=self.C, p=self.p)
@@ -395,14 +382,9 @@ def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:
     """Return the best intercept of each problem for its scores, from y minus these."""
     layout, y, weight = statement.layout, statement.y, statement.weight
     if statement.p != 1 or not isinstance(weight, float):
-        own = [layout.of_part(part) for part in range(layout.parts)]
-        weights = np.broadcast_to(weight, y.shape)
-        return np.array(
-            [
-                best_bias(y[each] - g[each], y[each], p=statement.p, weight=weights[each])
-                for each in own
-            ]
-        )
+        f, p, s = y - g, statement.p, np.broadcast_to(weight, y.shape)
+        parts = map(layout.of_part, range(layout.parts))
+        return np.array([best_bias(f[own], y[own], p=p, weight=s[own]) for own in parts])
     # As hinge_intercepts: between the break at the number of positives and the next one.
     breaks = np.full((layout.parts, layout.largest), np.inf)
     breaks[np.arange(layout.largest) < layout.sizes[:, None]] = g

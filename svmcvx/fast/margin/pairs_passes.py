@@ -267,13 +267,8 @@ def solve_by_active_set(part, problem, answer, tol, K):
     """Solve by the active-set method; return whether that succeeds."""
     start, end = problem.offsets[part], problem.offsets[part + 1]
     one, other = problem.groups[part, 0], problem.groups[part, 1]
-    y, c, alpha, g, diagonal = (
-        problem.y[start:end],
-        problem.c[start:end],
-        answer.alpha[start:end],
-        answer.g[start:end],
-        problem.added[start:end],
-    )
+    y, c, alpha = problem.y[start:end], problem.c[start:end], answer.alpha[start:end]
+    g, diagonal = answer.g[start:end], problem.added[start:end]
     q, free, largest = end - start, 0, 0.0
     for k in range(q):
         largest = max(largest, problem.norms[start + k])
@@ -329,13 +324,8 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
         start, end = problem.offsets[part], problem.offsets[part + 1]
         one, other = problem.groups[part, 0], problem.groups[part, 1]
         q, m = end - start, K.starts[one + 1] - K.starts[one]
-        own, bounds, labels, gradient = (
-            answer.alpha[start:end],
-            problem.c[start:end],
-            problem.y[start:end],
-            answer.g[start:end],
-        )
-        extra = problem.added[start:end]
+        own, gradient, labels = answer.alpha[start:end], answer.g[start:end], problem.y[start:end]
+        bounds, extra = problem.c[start:end], problem.added[start:end]
         up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
         promise, norms = work[4, :q], problem.norms[start:end]
         state = answer.state[part]
@@ -425,16 +415,10 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
             room_j = own[j] if labels[j] > 0.0 else bounds[j] - own[j]
             t = min((gradient[i] - gradient[j]) / eta, room_i, room_j)
             # Ends of the domain are reached exactly, not up to rounding.
-            own[i] = (
-                (bounds[i] if labels[i] > 0.0 else 0.0)
-                if t >= room_i
-                else max(own[i] + labels[i] * t, 0.0)
-            )
-            own[j] = (
-                (0.0 if labels[j] > 0.0 else bounds[j])
-                if t >= room_j
-                else max(own[j] - labels[j] * t, 0.0)
-            )
+            end_i = bounds[i] if labels[i] > 0.0 else 0.0
+            end_j = 0.0 if labels[j] > 0.0 else bounds[j]
+            own[i] = end_i if t >= room_i else max(own[i] + labels[i] * t, 0.0)
+            own[j] = end_j if t >= room_j else max(own[j] - labels[j] * t, 0.0)
             for k in (i, j):
                 grows, shrinks = own[k] < bounds[k], own[k] > 0.0
                 raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)

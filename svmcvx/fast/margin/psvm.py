@@ -51,7 +51,6 @@ from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin import (
     PSVM,
-    best_bias,
     check_intercept,
     dual_objective,
     kind_of_psvm,
@@ -220,7 +219,7 @@ def psvm(
         return found, status, options
 
     start = None if earlier is None else _start_from(statement, earlier, warm)
-    return solve(statement, run, start, limits, name="psvm")
+    return solve(statement, run, start, limits, name="fast.psvm/{method}")
 
 
 def _few(statement: PSVM) -> bool:
@@ -252,13 +251,10 @@ def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) 
         # biases differs; for 1 < p < 2 it is optimal only approximately.
         exact = statement.exact_intercept(np.asarray(X @ point.w))
         biases = [exact] if p == 1 else [point.b, exact]
-    found = RecoveredPoints(
-        [linear_model(space, point.w, b, point.alpha > 0, centre) for b in biases],
-        [{"alpha": point.alpha}],
-    )
-    rounding = (
-        estimated_rounding(X.shape[1]) * problem.largest_norm * float(np.linalg.norm(point.w))
-    )
+    models: list[Any] = [linear_model(space, point.w, b, point.alpha > 0, centre) for b in biases]
+    found = RecoveredPoints(models, [{"alpha": point.alpha}])
+    size = problem.largest_norm * float(np.linalg.norm(point.w))
+    rounding = estimated_rounding(X.shape[1]) * size
     found.models.extend(multiples(statement, found.models[0], rounding, monitor))
     if not free and status is Status.INACCURATE and statement.y.size <= 1000:
         more = statement.recover(point.alpha)
@@ -270,10 +266,7 @@ def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) 
 def _features(space: FeatureSpace) -> tuple[Features, Floats]:
     """Return data and centre; dense if sparse with many non-zeros, centred for a free intercept."""
     X = space.X
-    n, d = X.shape
-    if space.intercept != "free":
-        return X, space.centre
-    if not sp.issparse(X) or X.nnz < DENSE * n * d:
+    if space.intercept != "free" or not sp.issparse(X) or X.nnz < DENSE * math.prod(X.shape):
         return X, space.centre
     dense = X.toarray()
     centre = np.asarray(dense.mean(axis=0))
@@ -325,7 +318,7 @@ class _Bounds:
         if free and p > 1:
             self.b = near_best_bias(f, y, weight, p, self.b)
         elif free:
-            self.b = best_bias(f, y, p=p, weight=weight)
+            self.b = s.exact_intercept(f)
         with np.errstate(over="ignore"):
             self.plain = objective(norm, y * (f + self.b), C=s.C, p=p, weight=weight)
             # A multiple has no losses if the classes are separated.
@@ -401,9 +394,9 @@ def multiples(statement: PSVM, model: Any, rounding: float, monitor: Monitor) ->
         if t < 0.1:
             # Nearly w = 0.
             continue
-        parts = {"intercept": t * (model.intercept + shift)}
-        names = [name for name in ("coef", "dual_coef") if hasattr(model, name)]
-        scaled.append(replace(model, **parts, **{name: t * getattr(model, name) for name in names}))
+        name = "coef" if isinstance(model, LinearModel) else "dual_coef"
+        parts = {"intercept": t * (model.intercept + shift), name: t * getattr(model, name)}
+        scaled.append(replace(model, **parts))
     return scaled
 
 

@@ -166,12 +166,10 @@ def move(i, j, Q, r, g, alpha, xi, y, c, upper_bound):
     limit = min(room_i, room_j)
     t = pair_step(g[i] - g[j], eta, alpha[i], c[i], y[i], alpha[j], c[j], y[j], r, limit)
     # Ends of the domain are reached exactly, not up to rounding.
-    alpha[i] = (
-        (upper_bound[i] if y[i] > 0.0 else 0.0) if t >= room_i else max(alpha[i] + y[i] * t, 0.0)
-    )
-    alpha[j] = (
-        (0.0 if y[j] > 0.0 else upper_bound[j]) if t >= room_j else max(alpha[j] - y[j] * t, 0.0)
-    )
+    end_i = upper_bound[i] if y[i] > 0.0 else 0.0
+    end_j = 0.0 if y[j] > 0.0 else upper_bound[j]
+    alpha[i] = end_i if t >= room_i else max(alpha[i] + y[i] * t, 0.0)
+    alpha[j] = end_j if t >= room_j else max(alpha[j] - y[j] * t, 0.0)
     for k in (i, j):
         after = slack_of(alpha[k], c[k], r)
         g[k] -= y[k] * (after - xi[k])

@@ -43,10 +43,8 @@ def exact_least_norm(
     exponents = np.frexp(G[G != 0.0])[1]
     digits = max(53 - int(exponents.min()), 0) if exponents.size else 0
     one = 1 << digits
-    H = [
-        [top * (one // bottom) for top, bottom in map(float.as_integer_ratio, row)]
-        for row in G.tolist()
-    ]
+    ratios = [map(float.as_integer_ratio, row) for row in G.tolist()]
+    H = [[top * (one // bottom) for top, bottom in row] for row in ratios]
     return _least_norm(H, one, one, stop) if y is None else _with_intercept(H, y, one, stop)
 
 
@@ -98,10 +96,8 @@ def _least_norm(
             if stop():
                 return None
             # Multipliers t of the tight rows so that H_B'(direction) vanishes along the new row.
-            solved = _solved(
-                [[Fraction(_inner(H[i], H[j])) for j in rows] for i in rows],
-                [Fraction(_inner(H[i], H[worst])) for i in rows],
-            )
+            gram = [[Fraction(_inner(H[i], H[j])) for j in rows] for i in rows]
+            solved = _solved(gram, [Fraction(_inner(H[i], H[worst])) for i in rows])
             terms = [(-t, H[i]) for t, i in zip(solved, rows, strict=True)]
             direction = _combination(r, [(Fraction(1), H[worst]), *terms])
             growth = _inner(H[worst], direction)

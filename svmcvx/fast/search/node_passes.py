@@ -295,21 +295,16 @@ def _tighten(rows, state, M, loss, box, upper, ball, a, wider, loose):
     """Lower M and settle observations by the ball; return whether to repeat, and any change."""
     (HT, length), (cut, _, free), (below, error, longest, centre) = rows, loss, ball
     r, n = HT.shape
-    radius = (
-        math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * U)
-        + error
-        + (r + 8) * U * (longest + 1.0)
-    )
+    radius = math.sqrt(max(upper - below, 0.0) + loose) * (1.0 + 8 * U) + error
+    radius += (r + 8) * U * (longest + 1.0)
     shortfalls(HT, centre, a)
     again = changed = False
     for i in range(n):
         if state[i] != FREE:
             continue
         reach = length[i] * radius * (1.0 + 16 * U + wider) + wider * (1.0 + abs(a[i]))
-        most, least = (
-            a[i] + reach + 8 * U * (1.0 + abs(a[i])),
-            a[i] - reach - 8 * U * (1.0 + abs(a[i])),
-        )
+        most = a[i] + reach + 8 * U * (1.0 + abs(a[i]))
+        least = a[i] - reach - 8 * U * (1.0 + abs(a[i]))
         if free:
             one, other = HT[r - 1, i] * box[0], HT[r - 1, i] * box[1]
             most -= min(one, other) - 8 * U * (abs(one) + abs(other))
@@ -467,18 +462,8 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
         if stop[0]:
             break
         if tightens:
-            again, changed = _tighten(
-                rows,
-                state,
-                M,
-                loss,
-                box,
-                upper,
-                (value, error, longest, centre),
-                shift,
-                wider,
-                loose,
-            )
+            ball = value, error, longest, centre
+            again, changed = _tighten(rows, state, M, loss, box, upper, ball, shift, wider, loose)
             facts[used - 1, 2] = 1.0 if changed else 0.0
         if not math.isinf(budget):
             # The budget should be spent by the relaxation: its multiplier rises where it asks for

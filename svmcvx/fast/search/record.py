@@ -34,14 +34,10 @@ class BoundedNodes(NamedTuple):
 
 def empty_node(rows: int) -> BoundedNodes:
     """Return a first node with a free intercept that has no point: a bound without multipliers."""
-    whole, none = np.array([0]), np.zeros(0)
-    facts, marks = (
-        np.array([[0.0, math.inf, 1.0, 0.0, 0.0]]),
-        np.zeros((1, -(-rows // 8)), dtype=np.uint8),
-    )
-    return BoundedNodes(
-        whole - 1, whole, whole + 1, facts, marks, whole, none.astype(np.int32), none
-    )
+    root, none = np.array([0]), np.zeros(0)
+    facts = np.array([[0.0, math.inf, 1.0, 0.0, 0.0]])
+    marks = np.zeros((1, -(-rows // 8)), dtype=np.uint8)
+    return BoundedNodes(root - 1, root, root + 1, facts, marks, root, none.astype(np.int32), none)
 
 
 class Leaf(NamedTuple):
@@ -118,13 +114,11 @@ class TreeRecord:
         last = np.cumsum(nodes.rounds) - 1
         own = {leaf: len(upper) + k for k, leaf in enumerate(self.leaves)}
         upper = np.concatenate([upper, upper[last[list(own)]]])
-        counts = np.concatenate(
-            [nodes.counts, [leaf.rows.size for leaf in self.leaves.values()]]
-        ).astype(np.int64)
-        rows = np.concatenate([nodes.rows, *(leaf.rows for leaf in self.leaves.values())]).astype(
-            np.int64
-        )
-        numbers = np.concatenate([nodes.numbers, *(leaf.numbers for leaf in self.leaves.values())])
+        leaves = list(self.leaves.values())
+        sizes = np.array([leaf.rows.size for leaf in leaves], dtype=np.int64)
+        counts = np.concatenate([nodes.counts, sizes])
+        rows = np.concatenate([nodes.rows, *(leaf.rows for leaf in leaves)]).astype(np.int64)
+        numbers = np.concatenate([nodes.numbers, *(leaf.numbers for leaf in leaves)])
         price = np.concatenate([nodes.facts[:, 0], np.zeros(len(own))])
 
         order, bounds, kept, before = _preorder(nodes, last, own, search.cutoff)
@@ -154,12 +148,9 @@ class TreeRecord:
             if space.is_linear:
                 found["centre"] = np.array(space.centre)
         fits = all(np.isfinite(values).all() for values in found.values())
-        whole = {
-            name: values.astype(np.int32)
-            for name, values in found.items()
-            if values.dtype == np.int64
-        }
-        return found | whole if fits else {}
+        for name, values in found.items():
+            found[name] = values.astype(np.int32) if values.dtype == np.int64 else values
+        return found if fits else {}
 
 
 def _preorder(

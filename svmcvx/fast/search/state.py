@@ -110,9 +110,8 @@ class SearchState(ABC):
         weight = np.bincount(self.copies, weights=geometry.weight)
         # Sums of weights that are not whole numbers are rounded.
         whole = bool((geometry.weight == np.round(geometry.weight)).all())
-        self.weight = (
-            weight if whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self.copies)))
-        )
+        rounded = weight * (1.0 - 2.0**-52 * (1 + np.bincount(self.copies)))
+        self.weight = weight if whole else rounded
         # The price of the largest loss, and the budget, in favour of the bound: what points really
         # drop is summed without rounding.
         self.lam = self.loss_price = max(self.cut, 1.0) * statement.price * self.unit
@@ -227,11 +226,8 @@ class SearchState(ABC):
         if math.isinf(left) and status is not Status.OPTIMAL:
             # Everything has been searched: the remaining gap is final.
             if self.best is None:
-                proved = (
-                    math.isinf(self.cutoff)
-                    and math.isinf(self.unresolved_bound)
-                    and self.statement.rows_are_exact
-                )
+                searched = math.isinf(min(self.cutoff, self.unresolved_bound))
+                proved = searched and self.statement.rows_are_exact
                 return Status.INFEASIBLE if proved else Status.NUMERICAL
             attained = self.unresolved_bound >= self.best_value * (1.0 - 1e-7)
             return Status.OPTIMAL if attained else Status.NUMERICAL
@@ -261,7 +257,7 @@ class CountingSearch(SearchState):
         least = (0.0 if self.free else 1.0) + self.lam * dropped
         if key in self._tried or dropped > self.k or not least < self.cutoff:
             return
-        if self.monitor.out_of_time() and self.H.size > 100_000:
+        if self.H.size > 100_000 and self.monitor.out_of_time():
             return
         self._tried.add(key)
         self._refit(kept)
@@ -280,11 +276,9 @@ class CountingSearch(SearchState):
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
         """Offer a set's least-norm point, and exclude better points that drop the others."""
-        price = (
-            down(self.lam * total(Bounded(self.weight[dropped])).lower_end)
-            if dropped.any() and self.lam > 0
-            else 0.0
-        )
+        price = 0.0
+        if dropped.any() and self.lam > 0:
+            price = down(self.lam * total(Bounded(self.weight[dropped])).lower_end)
         rows, alpha = np.flatnonzero(kept), self._refit(kept)
         leaf = None
         if alpha is not None:

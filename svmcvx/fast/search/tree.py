@@ -83,11 +83,9 @@ class BranchAndBound:
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
         """Arrays that prove the bound; none without a record or an accurate factor."""
-        return (
-            {}
-            if self.record is None or not self.search.is_repeatable
-            else self.record.arrays(self.search)
-        )
+        if self.record is None or not self.search.is_repeatable:
+            return {}
+        return self.record.arrays(self.search)
 
     @property
     def open_bound(self) -> float:
@@ -160,9 +158,8 @@ class BranchAndBound:
                 continue
             if node.undecided < 0:
                 bound, refined = self._refined_leaf(node, upper)
-                leaf = (
-                    search.close_leaf(node.state == KEPT, node.state == DROPPED, bound) or refined
-                )
+                leaf = search.close_leaf(node.state == KEPT, node.state == DROPPED, bound)
+                leaf = leaf or refined
                 if self.record is not None and leaf is not None:
                     self.record.leaves[node.number] = leaf
                 upper = search.cutoff
@@ -226,10 +223,8 @@ class BranchAndBound:
         numbers = np.empty(most * entries * n)
         behind = np.empty((most, entries), dtype=np.int64)
         stack = states, big_ms, starts, boxes, prices, bounds, undecided, names
-        made_nodes, made_bounds = (
-            (parents, decisions, used, points),
-            (facts, marks, number_rows, numbers, behind),
-        )
+        made_nodes = parents, decisions, used, points
+        made_bounds = facts, marks, number_rows, numbers, behind
         scratch = tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r))
         slots = np.arange(len(states))
         states[0], big_ms[0], starts[0], boxes[0] = node.state, node.big_m, node.w, node.box

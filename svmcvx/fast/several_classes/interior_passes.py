@@ -215,13 +215,8 @@ def interior_step(Z, d, q, codes, s, largest, total, lam, p, eps, U, slack, z, t
     m = U.shape[1] - 1
     gradient, H = np.empty(U.shape), np.zeros((m, r, m, r))
     value, curvature = _penalise(U, d, q, lam, p, eps, gradient, H)
-    gamma, T, D, rest, share = (
-        np.empty((n, m)),
-        np.empty((n, m)),
-        np.empty((n, m)),
-        np.empty(n),
-        np.empty(n),
-    )
+    gamma, T, D = np.empty((n, m)), np.empty((n, m)), np.empty((n, m))
+    rest, share = np.empty(n), np.empty(n)
     dslack, dz, product = np.empty(z.shape), np.empty(z.shape), np.zeros(z.shape)
     row, score = np.empty(m + 1), np.empty(m + 1)
     gap, mu = 0.0, 0.0

@@ -1,4 +1,22 @@
-"""Specialised solvers of :class:`svmcvx.formulations.margin_distribution.ODM`."""
+r"""Specialised solvers of ODM and ODML, whose statements are in
+:mod:`svmcvx.formulations.margin_distribution`.
+
+**ODML.** With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\tilde w =
+T'w` and the whitened rows :math:`N = ZT^{-T}`, the machine is an SVM without bias and with a linear
+term for the mean:
+
+.. math::
+    \min_{\tilde w}\; \tfrac12\|\tilde w\|^2 - \lambda_2 (N'c)'\tilde w
+    + C\sum_i c_i (1 - N_i\tilde w)_+ .
+
+Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data:
+the matrix R is.
+
+In many dimensions (more than 2500 features and observations, or sparse data with more features than
+observations or with 1e8 entries if they were dense) neither R nor N is formed: Newton's method runs
+on the data themselves, with the variance as a separate term (:mod:`svmcvx.fast.linear.newton`).
+All steps, the certificate included, need products with the data only.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +30,8 @@ import scipy.sparse as sp
 
 from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
-from svmcvx.certificate import Dual, relative_gap
-from svmcvx.data import binary_data, check_choice, check_numbers, check_seed
+from svmcvx.certificate import relative_gap
+from svmcvx.data import binary_data, check_choice, check_number, check_numbers, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
@@ -28,7 +46,7 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.rows import PartialFactor, seconds_of_entry
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
-from svmcvx.fast.linear.loss_passes import band
+from svmcvx.fast.linear.loss_passes import band, hinge_power
 from svmcvx.fast.linear.newton import (
     REFRESH,
     BestPoint,
@@ -44,12 +62,12 @@ from svmcvx.fast.margin_distribution.coordinate_ascent_passes import ascend_rows
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution import ODM, dual_objective, objective
+from svmcvx.formulations.margin_distribution import ODM, ODML, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.numerical import NewtonStep, conjugate_gradients, estimated_rounding, newton
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
-from svmcvx.system import memory
+from svmcvx.system import clock, memory
 from svmcvx.system.deadline import current
 
 METHODS = ("auto", "newton", "dcd")
@@ -119,7 +137,7 @@ def odm(
     method : "auto", "newton", "dcd" or "blocks"
         Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of
         the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
-        (:mod:`svmcvx.fast.margin_distribution.odm`), for kernels that are positive
+        (:mod:`svmcvx.fast.margin_distribution.solvers`), for kernels that are positive
         semidefinite on any data. ``"auto"`` is Newton's method for linear machines, whose primal is
         piecewise quadratic with few pieces on the way; for such kernels on more than 5000
         observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2
@@ -169,88 +187,203 @@ def odm(
         keep_gram=data.n <= largest,
     )
     statement = ODM(space, C1, C2, D)
-    by_blocks = space.blockwise
-    if method == "blocks" and not by_blocks:
+    if method == "blocks" and not space.blockwise:
         raise DataError(
             'method="blocks" needs a kernel that is positive semidefinite on any data, got'
             f' {space.kernel or "kernel=None"}; use method="auto"'
         )
     # A linear problem accepts a solution for other rows.
-    earlier = earlier_solution(
-        start_of(warm_start, statement), None if space.is_linear else statement
-    )
+    same = None if space.is_linear else statement
+    earlier = earlier_solution(start_of(warm_start, statement), same)
     w, theta = earlier_point(statement, earlier, "theta")
-    warm = w is not None or theta is not None
 
     def run(monitor: Monitor, start: tuple[Floats | None, Floats | None] | None) -> Found:
         w, theta = start or (None, None)
-        if by_blocks:
+        if space.blockwise:
             search = _Search(statement, monitor, settings)
             status = search.run(theta)
             points = RecoveredPoints([space.model(search.best_v)], [{"theta": search.best_theta}])
             info = {"iterations": search.steps, "products": search.products, "rank": search.rank}
             return points, status, {"method": "blocks", **info}
+        rng = check_seed(seed)
         return solve_interruptible(
-            monitor, _solve_whole, statement, monitor, w, theta, method, check_seed(seed), settings
+            monitor, _solve_odm, statement, monitor, w, theta, method, rng, settings.newton
         )
 
-    return solve(statement, run, (w, theta) if warm else None, limits, name="odm", method=method)
+    start = None if w is None and theta is None else (w, theta)
+    return solve(statement, run, start, limits, name="fast.odm/{method}", method=method)
 
 
-def _solve_whole(
+@dataclass(frozen=True)
+class ODMLSettings:
+    """Parameters of :func:`odml`: those of Newton's method."""
+
+    newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
+
+
+@limited
+def odml(
+    X: Any,
+    y: Any,
+    *,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
+    C: float = 10.0,
+    kernel: KernelLike = None,
+    intercept: bool | str = False,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    max_iter: int = 10_000,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    method: str = "auto",
+    seed: int = 0,
+    indefinite: str = "error",
+    settings: ODMLSettings | None = None,
+) -> Solution:
+    r"""Solve the soft-margin ODML to a certified relative gap.
+
+    .. math::
+        \min_w\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u +
+        C\sum_i c_i (1 - u_i)_+
+
+    Parameters
+    ----------
+    X, y, max_iter
+        As for :func:`svmcvx.fast.odm`.
+    lam1, lam2, C
+        As for :func:`svmcvx.odml_primal`.
+    method : "auto", "newton", "dcd" or "unwhitened"
+        The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual.
+        ``"auto"`` is in many dimensions ``"unwhitened"``, without the whitened rows; else up to 20
+        rounds of coordinate ascent if C times the largest squared norm of a whitened row, a measure
+        of the condition, is at most 1000, with a kernel 1e5, and Newton's method, from their
+        multipliers, if they are not enough or will not be at the rate at which their gap falls.
+
+    Notes
+    -----
+    Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithm 1.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> sx.fast.odml(X, y, C=1.0, lam1=0.1, lam2=0.1).certificate.is_certified(1e-6)
+    True
+    """
+    check_choice(method, "method", (*METHODS, "unwhitened"))
+    settings = checked_settings(settings, ODMLSettings)
+    limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
+    lam1, lam2 = check_numbers(lam1=lam1, lam2=lam2)
+    C = check_number(
+        check_number(C, "C"), "C", "[1e-300, inf)", why="a smaller weight of the losses underflows"
+    )
+    rule = intercept_kind(intercept, own="penalised")
+    if from_blocks := in_blocks(X):
+        refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))
+        rows = block_space(X, y, sample_weight, intercept=rule)
+        if not rows.small:
+            machine = ODML(rows, lam1, lam2, C)
+            mean = rows.expansion(machine.y * machine.share).value
+            terms, total = {"linear_term": lam2 * mean, "variance": lam1}, rows.data.total_weight
+            return solve_in_blocks(
+                machine,
+                rows,
+                BlockLoss(hinge_power(1.0), C / total, terms, total),
+                limits,
+                solver="fast.odml/unwhitened",
+                warm_start=earlier_solution(warm_start),
+                settings=settings.newton,
+            )
+        X, y, sample_weight = rows.loaded()
+    data = binary_data(X, y, sample_weight)
+    space = feature_space(data, kernel_for(data, kernel), intercept=rule, indefinite=indefinite)
+    statement = ODML(space, lam1, lam2, C)
+    if method == "unwhitened" and not space.is_linear:
+        raise DataError('method="unwhitened" needs kernel=None; use method="auto"')
+    # Rows from blocks are started by models of other rows as well.
+    alpha = _start_from(statement, earlier_solution(warm_start, None if from_blocks else statement))
+
+    def run(monitor: Monitor, alpha: Floats | None) -> Found:
+        if space.is_linear and (
+            method == "unwhitened" or (method == "auto" and statement.curvature.by_products)
+        ):
+            return _unwhitened(statement, monitor, alpha, settings.newton)
+        rng = check_seed(seed)
+        return solve_interruptible(
+            monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings.newton
+        )
+
+    return solve(statement, run, alpha, limits, name="fast.odml/{method}", method=method)
+
+
+def _solve_odm(
     statement: ODM,
     monitor: Monitor,
     w: Floats | None,
     theta: Floats | None,
     method: str,
     rng: np.random.Generator,
-    settings: ODMSettings,
-) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve on the data or a kernel's factor, by a method that ``"auto"`` chooses."""
-    problem = linear_problem(
-        statement, statement.space.X if statement.space.is_linear else statement.space.factor
-    )
+    newton: LinearNewtonSettings,
+) -> Found:
+    """Solve on the data or a kernel's factor."""
+    space, y = statement.space, statement.y
+    problem = _linear_problem(statement, space.X if space.is_linear else space.factor)
     condition = 2.0 * max(statement.C1, statement.C2) * float(problem.norms.max()) ** 2
     good = problem.kernel_expansion and condition <= CONDITION
-    auto, chosen = method == "auto", method
-    if auto:
-        chosen = "dcd" if good else "newton"
     if w is None and theta is not None:
         w = problem.primal_of(theta)
-    if chosen == "newton":
-        point, status = minimise(problem, monitor, w=w, settings=settings.newton)
-    else:
-        y = statement.y
-        if theta is None:
-            theta = (
-                np.zeros(y.size)
-                if w is None
-                else statement.multipliers(y * np.asarray(problem.X @ w))
-            )
-        point, status = ascend(problem, monitor, theta, rng, limited=auto)
-        if status is Status.INACCURATE and auto:
-            chosen = "dcd+newton"
-            point, status = minimise(problem, monitor, w=point.w, settings=settings.newton)
-    return points_of(statement, point), status, {"method": chosen, "iterations": point.steps}
+    elif w is not None and theta is None:
+        theta = statement.multipliers(y * np.asarray(problem.X @ w))
+    (point, *_), status, options = _solve_rows(
+        problem, monitor, method, rng, newton, good=good, w=w, theta=theta
+    )
+    model: Any = (
+        linear_model(space, point.w, 0.0, point.alpha != 0)
+        if space.is_linear
+        else space.model(point.expansion * y)
+    )
+    return RecoveredPoints([model], [{"theta": point.alpha}]), status, options
 
 
-def linear_problem(statement: ODM, rows: Any) -> LinearProblem:
+def _linear_problem(statement: ODM, rows: Any) -> LinearProblem:
     """Return the problem on the data, or on the rows of a factor of the kernel."""
     loss = band(statement.C1, statement.C2, statement.D)
     expands = not statement.space.is_linear
     return LinearProblem(rows, statement.y, statement.share, loss, kernel_expansion=expands)
 
 
-def points_of(statement: ODM, point: BestPoint) -> RecoveredPoints:
-    duals: list[Dual] = [{"theta": point.alpha}]
-    if statement.space.is_linear:
-        return RecoveredPoints(
-            [linear_model(statement.space, point.w, 0.0, point.alpha != 0)], duals
-        )
-    return RecoveredPoints([statement.space.model(point.expansion * statement.y)], duals)
+def _solve_rows(
+    problem: LinearProblem,
+    monitor: Monitor,
+    method: str,
+    rng: np.random.Generator,
+    newton: LinearNewtonSettings,
+    *,
+    good: bool,
+    w: Floats | None = None,
+    theta: Floats | None = None,
+) -> tuple[list[BestPoint], Status, dict[str, Any]]:
+    """Solve by a method that ``"auto"`` chooses, coordinate ascent first if the condition is good;
+    return the last point, and those of methods before.
+    """
+    auto, points = method == "auto", []
+    chosen = ("dcd" if good else "newton") if auto else method
+    if chosen == "dcd":
+        start = np.zeros(problem.n) if theta is None else theta
+        point, status = _ascend(problem, monitor, start, rng, limited=auto)
+        points.append(point)
+        if not auto or status is not Status.INACCURATE:
+            return points, status, {"method": chosen, "iterations": point.steps}
+        chosen, w, theta = "dcd+newton", point.w if problem.smooth else None, point.alpha
+    alpha = None if problem.smooth else theta
+    point, status = minimise(problem, monitor, w=w, alpha=alpha, settings=newton)
+    return [point, *points], status, {"method": chosen, "iterations": point.steps}
 
 
-def ascend(
+def _ascend(
     problem: LinearProblem,
     monitor: Monitor,
     theta: Floats,
@@ -334,11 +467,8 @@ class _Search:
         n = statement.y.size
         self.statement, self.monitor, self.settings = statement, monitor, settings.newton
         rank = min(settings.largest_rank, n)
-        memory.require(
-            8.0 * 3.0 * n * rank,
-            f"a partial factor of {n} × {rank} kernel columns",
-            "use fewer observations",
-        )
+        what = f"a partial factor of {n} × {rank} kernel columns"
+        memory.require(8.0 * 3.0 * n * rank, what, "use fewer observations")
         # Seconds of a product, with a tenth to spare; one is reserved for the certificate.
         limited = math.isfinite(monitor.deadline.end)
         self.seconds = 1.1 * n * n * seconds_of_entry(statement.space) if limited else 0.0
@@ -362,7 +492,7 @@ class _Search:
         """Search from multipliers, or from the machine on the partial factor."""
         y, monitor = self.statement.y, self.monitor
         if theta is None:
-            problem = linear_problem(self.statement, self.factor)
+            problem = _linear_problem(self.statement, self.factor)
             theta = minimise_on_factor(problem, monitor, settings=self.settings).expansion
         self.v = y * theta
         if monitor.deadline.remaining < 4.0 * self.seconds:
@@ -375,9 +505,9 @@ class _Search:
 
     def product(self, v: Floats) -> Floats:
         """Return Kv; reserve time for another product and for those of the certificate."""
-        began = self.monitor.seconds
+        began = clock.now()
         found: Floats = self.statement.space.point(v).scores.value
-        self.seconds = max(self.seconds, self.monitor.seconds - began)
+        self.seconds = max(self.seconds, clock.now() - began)
         self.monitor.reserve(3.0 * self.seconds)
         self.products += 1
         return found
@@ -483,3 +613,80 @@ class _Search:
             follow=follow,
         ).x
         return -g - nu, -q - scores
+
+
+def _solve_whitened(
+    statement: ODML,
+    monitor: Monitor,
+    alpha: Floats | None,
+    method: str,
+    rng: np.random.Generator,
+    newton: LinearNewtonSettings,
+) -> Found:
+    """Solve the SVM with a linear term on the whitened rows."""
+    space, c = statement.space, statement.share
+    n, r = space.factor.shape
+    remedy = "select features or use fewer observations, or use fast.odm"
+    memory.require(8.0 * 2.0 * n * r, f"the whitened {n} × {r} data", remedy)
+    rows = np.ascontiguousarray(statement.curvature.whitened())
+    # With as many columns those of the factor are the columns of the data.
+    expands = not (space.is_linear and space.X.shape[1] <= n)
+    problem = LinearProblem(
+        rows,
+        np.ones(n),
+        statement.C * c,
+        hinge_power(1.0),
+        linear_term=statement.lam2 * (rows.T @ c),
+        kernel_expansion=expands,
+    )
+    # Without a kernel the steps of Newton's method cost little.
+    most = CONDITION if expands else 1e-2 * CONDITION
+    good = statement.C * float(problem.norms.max()) ** 2 <= most
+    points, status, options = _solve_rows(
+        problem, monitor, method, rng, newton, good=good, theta=alpha
+    )
+    models: list[Any] = []
+    for point in points:
+        if expands:
+            v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
+            models.append(space.model(v))
+        else:
+            triangle = statement.curvature.triangle
+            w = sl.solve_triangular(triangle, point.w, lower=True, trans=1, check_finite=False)
+            models.append(linear_model(space, w, 0.0, np.ones(n, dtype=bool)))
+    return RecoveredPoints(models, [{"alpha": point.alpha} for point in points]), status, options
+
+
+def _unwhitened(
+    statement: ODML, monitor: Monitor, alpha: Floats | None, newton: LinearNewtonSettings
+) -> Found:
+    space, c, y = statement.space, statement.share, statement.y
+    problem = LinearProblem(
+        space.X,
+        y,
+        statement.C * c,
+        hinge_power(1.0),
+        linear_term=statement.lam2 * np.asarray(space.X.T @ (y * c)),
+        variance=statement.lam1,
+        share=c,
+    )
+    w = None
+    if alpha is not None:
+        w = statement.curvature.solve_by_products(y * (alpha + statement.lam2 * c))
+    point, status = minimise(problem, monitor, w=w, alpha=alpha, settings=newton)
+    model = linear_model(space, point.w, 0.0, np.ones(y.size, dtype=bool))
+    options = {"method": "unwhitened", "iterations": point.steps}
+    return RecoveredPoints([model], [{"alpha": point.alpha}]), status, options
+
+
+def _start_from(statement: ODML, warm: Solution | None) -> Floats | None:
+    """Return an earlier solution's multipliers at the present C, or those of its coefficients."""
+    w, alpha = earlier_point(statement, warm, "alpha")
+    if warm is not None and alpha is not None:
+        earlier = warm.hyperparameters.get("C", statement.C)
+        ratio = statement.C / earlier if isinstance(earlier, (int, float)) and earlier > 0 else 1.0
+        return np.clip(alpha * ratio, 0.0, statement.upper_bound())
+    if w is None:
+        return None
+    short = statement.y * np.asarray(statement.space.X @ w) < 1.0
+    return np.where(short, statement.upper_bound(), 0.0)
