@@ -223,8 +223,12 @@ class ConicFixedGammaProblem(FormulationProblem):
             duals.append(
                 {"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)}
             )
-        models = [statement.model(point) for point in (w, statement.minimiser(duals[0]))]
-        return RecoveredPoints(models, duals)
+        start = statement.minimiser(duals[0])
+        points = [w, start]
+        # Distances from 1 below which a margin is taken to be 1; the checker chooses.
+        near = (1e-6, 1e-4, 1e-2)
+        points += [statement.minimiser_on_piece(p, d) for p in (w, start) for d in near]
+        return RecoveredPoints([statement.model(point) for point in points], duals)
 
     def model_at_variables(self) -> BinaryModel | None:
         if not usable(self.w.value):

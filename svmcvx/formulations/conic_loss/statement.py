@@ -654,6 +654,28 @@ class ConicFixedGamma(ConicDual):
         c = np.asarray(self.factor.T @ (self.y * (dual["alpha"] - 2.0 * dual["gamma"])))
         return np.asarray(0.5 * vectors @ ((vectors.T @ c) / np.maximum(1.0 - values, error)))
 
+    def minimiser_on_piece(self, w: Floats, near: float) -> Floats:
+        r"""Return the minimiser of the quadratic piece of q that `w` lies on.
+
+        Margins within `near` of 1 stay 1; the other losses are 0, λ, or
+        :math:`2\sqrt{\lambda\gamma_i}(1-u_i) - \gamma_i(1-u_i)^2`.
+        """
+        L = self.factor.toarray() if sp.issparse(self.factor) else self.factor
+        rows = L * self.y[:, None]
+        distance = 1.0 - rows @ w
+        kink = np.flatnonzero(np.abs(distance) <= near)
+        curved = np.flatnonzero((distance > near) & (self.gamma * distance**2 < self.lam))
+        r, k = L.shape[1], kink.size
+        gamma = self.gamma[curved]
+        system = np.zeros((r + k, r + k))
+        system[:r, :r] = 2.0 * (np.eye(r) - rows[curved].T @ (gamma[:, None] * rows[curved]))
+        system[:r, r:], system[r:, :r] = -rows[kink].T, rows[kink]
+        right = np.concatenate(
+            [rows[curved].T @ (2.0 * np.sqrt(self.lam * gamma) - 2.0 * gamma), np.ones(k)]
+        )
+        solution, *_ = sl.lstsq(system, right, check_finite=False)
+        return np.asarray(solution[:r])
+
     def model(self, w: Floats) -> BinaryModel:
         """Return the model of `w`, given in the columns of ``space.factor``."""
         u = self.y * np.asarray(self.factor @ w)
