@@ -406,7 +406,9 @@ def test_a_fit_that_ctrl_c_ended_early_is_not_a_finished_one(monkeypatch):
         return original(self, data, warm)
 
     monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
-    with pytest.warns(UserWarning, match=r"interrupted after 2 of 12 fits.*pass a file as store"):
+    with pytest.warns(
+        UserWarning, match=r"interrupted after 2 of 12 fits.*pass store='rows.sqlite'"
+    ):
         table = sx.select(sx.PSVMClassifier(**FAST), {"C": VALUES}, X, Y, cv=3)
     assert table["split0_test_score"].isna().tolist() == [False, False, True, True]
 
