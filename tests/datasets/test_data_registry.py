@@ -237,7 +237,7 @@ def test_offline_it_says_what_was_tried_and_what_to_do(record, tmp_path):
     record(X, Y, nowhere, page="https://example.org/small")
     with pytest.raises(sx.DataError) as caught:
         datasets.load("small", tmp_path / "mine")
-    said = ("A small set, 3 × 2", "mine", "SVMCVX_DATA (not set)", "where there is a network")
+    said = ("A small set, 3 × 2", "mine", "SVMCVX_DATA (not set)", "with a network")
     said += ("the download from http://127.0.0.1:9/small.npz failed", "example.org")
     assert [text for text in said if text not in str(caught.value)] == []
     record(X, Y, None)

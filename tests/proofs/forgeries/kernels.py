@@ -92,7 +92,7 @@ MATRICES = [
     ("a matrix with a negative square", np.diag([1.0, -1.0]), [1], [1.0], INDEFINITE),
     ("a matrix with a zero on its diagonal alone", ZERO, [0], [0.1], INDEFINITE),
     ("a squared norm below 0 by rounding", ROUNDED, [0, 1], [1e9, -1e9], INDEFINITE),
-    ("a matrix that is not square", np.ones((3, 2)), [0], [0.1], "square matrix|shape"),
+    ("a matrix that is not square", np.ones((3, 2)), [0], [0.1], "kernel is square|shape"),
 ]
 NUMBERS = [
     *(

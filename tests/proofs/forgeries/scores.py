@@ -69,7 +69,7 @@ def constant(value):
 
 
 PROVED, DIGEST = "is proved to be", "not those of the proof: digest"
-OWN, NAMES = "is not that of its interval", "must be values by their names"
+OWN, NAMES = "is not that of its interval", "must have the entries rows, digest"
 MISSING, DEFINITE = "the scores of a proof of psvm has the arrays", "semidefinite on any rows"
 RAISED = interval(lambda a, b: (a + 1e-4 * (b - a), b))
 LOWERED = interval(lambda a, b: (a, b - 1e-4 * (b - a)))
@@ -89,7 +89,7 @@ FORGERIES = [
     ("test rows without scores", "psvm", tested(lambda T: honest("scores").T), "claims nothing"),
     ("another digest of the test rows", "scores", said("test.digest", "0" * 64), DIGEST),
     ("a digest of capitals", "scores", said("test.digest", "A" * 64), "64 hexadecimal digits"),
-    ("no digest of the test rows", "scores", said("test.digest"), "test rows of a proof have the"),
+    ("no digest of the test rows", "scores", said("test.digest"), NAMES),
     ("test rows of another number", "scores", said("test.rows", 7), "shape"),
     ("no test rows", "scores", said("test.rows", 0), "the number of test rows"),
     ("test rows that are a list", "scores", said("test", []), NAMES),
