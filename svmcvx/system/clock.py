@@ -50,10 +50,10 @@ def compiling_ends() -> None:
 
 @contextmanager
 def substituted(source: Callable[[], float]) -> Iterator[None]:
-    """Use another source of seconds inside the block, for tests."""
-    global _source
-    previous, _source = _source, source
+    """Use another source of seconds inside the block, for tests: nothing is compiled yet in it."""
+    global _source, _compiled
+    previous, _source, _compiled = (_source, _compiled), source, 0.0
     try:
         yield
     finally:
-        _source = previous
+        _source, _compiled = previous
