@@ -499,6 +499,7 @@ def test_a_dask_scheduler_by_its_address(tmp_path):
         protocol="tcp",
         dashboard_address=":0",
         local_directory=str(tmp_path / "dask"),
+        memory_limit=0,
     ) as cluster:
         address = cluster.scheduler_address
         found = sx.study(models, SETS, repeats=2, backend=address, store=tmp_path / "s.sqlite")
