@@ -529,7 +529,7 @@ def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
 @contextmanager
 def workers(number, **how):
     distributed = pytest.importorskip("distributed")
-    quiet = {"dashboard_address": ":0", "silence_logs": 50}
+    quiet = {"dashboard_address": ":0", "memory_limit": "1GiB", "silence_logs": 50}
     with (
         distributed.LocalCluster(n_workers=number, threads_per_worker=1, **quiet, **how) as local,
         distributed.Client(local) as client,
@@ -539,9 +539,8 @@ def workers(number, **how):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Workers in this process, which need not import everything; what they get is sent to them."""
-    # Dask pauses workers near their limit, and these have the memory of all tests before.
-    with workers(2, processes=False, protocol="tcp", memory_limit=0) as client:
+    # Workers in the process of the tests answer no more after some hundred other tests.
+    with workers(2) as client:
         yield client
 
 
@@ -574,7 +573,7 @@ def test_a_cluster_predicts_where_the_blocks_are(cluster, tmp_path):
 def test_a_cluster_that_loses_workers_gives_the_same_answer_or_notices_another_source(tmp_path):
     X, y = data()
     # Two are killed, which need not come back on a busy machine.
-    with workers(3, memory_limit="1GiB") as client:
+    with workers(3) as client:
         blocks, labels = sources("npy", X, y, tmp_path)
         calls = [partial(psvm, C=0.1, p=2.0, tol=1e-4), partial(odm, C1=5.0, tol=1e-5)]
         quiet = [call(blocks, labels) for call in calls]
