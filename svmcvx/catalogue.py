@@ -298,9 +298,11 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "zero_one",
                 f"{_FAST}.indicator",
+                own=("method",),
                 only={"M": "auto", "form": "big-m", "incumbent": None},
                 path=("lam", "k"),
-                methods="branch and bound by big-M relaxations that shrink with the node",
+                methods="branch and bound by big-M relaxations that shrink with the node; a search"
+                " over directions of few columns",
             ),
         ),
         Entry(
@@ -337,7 +339,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 own=("method",),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
-                methods="branch and bound; of large data a local search, stationary to rounding",
+                methods="branch and bound, or directions; of large data a local search, stationary"
+                " to rounding",
             ),
         ),
         Entry(

@@ -56,7 +56,13 @@ def _calls() -> dict[str, dict[str, Callable[[], Any]]]:
     together: Any = {"C": 10.0, "p": 1.0, "kernel": RBF(0.3), "tol": 1e-3, "cache_size": 1.0}
     return {
         # The starts of zero_one belong to the linear list, which is compiled meanwhile.
-        "branch": {"ramp": partial(ramp, X, y), "zero_one": partial(zero_one, X, y, lam=1.0)},
+        "branch": {
+            "ramp": partial(ramp, X, y),
+            **{
+                f"zero_one, {method}": partial(zero_one, X, y, lam=1.0, method=method)
+                for method in ("directions", "tree")
+            },
+        },
         "active": {
             "hard_margin, linear": partial(hard_margin, apart, y),
             "hard_margin, growing": partial(hard_margin, apart, y, settings=growing),

@@ -147,11 +147,7 @@ class SignedRows:
         """Return the signed rows of a feature space; raise an error if memory is too small."""
         L = space.factor
         n, r = L.shape
-        memory.require(
-            8.0 * (3.0 * n * r + 4.0 * n * n),
-            f"a mixed-integer program on {n} observations and {r} columns",
-            "use fewer observations; mixed-integer programs of this size are out of reach anyway",
-        )
+        memory.require(80.0 * n * r, f"{n} observations of {r} columns", "use fewer observations")
         dense = L.toarray() if sp.issparse(L) else L
         return cls(
             space.data.y[:, None] * dense,
@@ -201,6 +197,12 @@ def big_m_bound(
     all_dropped: float,
 ) -> Floats:
     """Return valid values of M: for each observation the largest 1 − u at an optimum."""
+    n = geometry.y.size
+    memory.require(
+        32.0 * n * n,
+        f"a mixed-integer program on {n} observations",
+        "use fewer observations; mixed-integer programs of this size are out of reach anyway",
+    )
     M, length = np.zeros(geometry.y.size), row_norms_above(geometry.G)
     for label in np.unique(geometry.y) if geometry.free else (0.0,):
         members = np.flatnonzero(geometry.y == label) if geometry.free else np.arange(M.size)

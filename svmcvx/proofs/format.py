@@ -47,7 +47,8 @@ from svmcvx.proofs.statement import (
 PathLike: TypeAlias = str | os.PathLike[str]
 
 FORMAT: Final = "svmcvx-proof"
-FORMAT_VERSION: Final = 2
+# Version 3 has the cells of a search over directions, all other proofs are of version 2.
+VERSIONS: Final = (2, 3)
 HEADER: Final = "header.json"
 DIGEST: Final = "digest.txt"
 MAPPINGS: Final = ("model", "dual", "tree", "scores")
@@ -140,7 +141,7 @@ def write_proof(path: PathLike, proof: Proof) -> None:
     statement["hyperparameters"] = {name: "inf" if x == math.inf else x for name, x in numbers}
     header = {
         "format": FORMAT,
-        "version": FORMAT_VERSION,
+        "version": VERSIONS["cut" in proof.tree],
         "statement": statement,
         "claim": {name: getattr(proof, name) for name in CLAIM},
         "arrays": {name: {"dtype": v.dtype.str, "shape": v.shape} for name, v in arrays.items()},
@@ -328,8 +329,10 @@ def _header(
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
     version = content.get("version")
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise DataError(f"{path} has another proof format than {FORMAT_VERSION}; upgrade svmcvx")
+    arrays = content.get("arrays")
+    expected = VERSIONS[isinstance(arrays, dict) and "tree.cut" in arrays]
+    if type(version) is not int or version != expected:
+        raise DataError(f"{path} has another proof format than {expected}; upgrade svmcvx")
     tested = ("test",) if "test" in content else ()
     require_keys(content, "header", ("format", "version", "statement", "claim", "arrays", *tested))
     said = dict(require_keys(content["statement"], "statement", FIELDS))

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from svmcvx.proofs.intervals import SLACK, Bools, Floats, U
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
+from svmcvx.proofs.search_cells import cells_bound
 from svmcvx.proofs.space import Space, require_small
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -47,7 +48,12 @@ def search_bound(space: Space[Any]) -> float:
     """Return the lower end that the record of a search proves."""
     with np.errstate(all="ignore"):
         rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
-        return _Tree(space.problem, rows).bound()
+        bound = cells_bound if "cut" in space.problem.proof.tree else _tree_bound
+        return bound(space.problem, rows)
+
+
+def _tree_bound(problem: Problem, rows: _Vectors | _Kernel) -> float:
+    return _Tree(problem, rows).bound()
 
 
 class _Step(NamedTuple):

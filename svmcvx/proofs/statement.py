@@ -157,7 +157,7 @@ KERNELS: Final[Mapping[str, Rules]] = {
     "precomputed": {},
 }
 
-# The record of a search; and what a problem has where it has an array that others have not.
+# The records of both searches; and what a problem has where it has an array that others have not.
 TREE: Final[Arrays] = {
     **dict.fromkeys(("branch", "bounds"), ("tree nodes",)),
     **dict.fromkeys(("upper", "flip_count", "beta_count"), ("tree bounds",)),
@@ -166,17 +166,28 @@ TREE: Final[Arrays] = {
     **dict.fromkeys(("price", "side", "at"), ("tree bounds",)),
     "centre": ("d",),
 }
+CELLS: Final[Arrays] = {
+    "cut": ("tree cells",),
+    "exponent": ("d",),
+    "below": (),
+    "support_count": ("tree supports",),
+    **dict.fromkeys(("support_row", "support_alpha"), ("tree members",)),
+    "centre": ("d",),
+}
 ONLY_WITH: Final[Mapping[str, set[str]]] = {
     "price": {"budget"},
     "side": {"free"},
     "at": {"free"},
     "centre": {"free", "linear"},
 }
-# Arrays of the record that hold integers.
-WHOLE: Final = ("branch", "bounds", "flip_count", "flip_row", "beta_count", "beta_row", "side")
+# Arrays of records that hold integers.
+WHOLE: Final = (
+    *("branch", "bounds", "flip_count", "flip_row", "beta_count", "beta_row", "side"),
+    *("exponent", "support_count", "support_row"),
+)
 DTYPES: Final[Mapping[str, str]] = {
     "model.support": "<i8",
-    **dict.fromkeys(("dual.code", "scores.label"), "|u1"),
+    **dict.fromkeys(("dual.code", "scores.label", "tree.cut"), "|u1"),
     **{f"tree.{name}": "<i4" for name in WHOLE},
 }
 
@@ -523,12 +534,16 @@ def require_arrays(
         models = [{**model, **spread} for model in models for spread in spreads]
     coded = linear and form.hyperparameters is COSTS and numbers["p"] == 1
     has = {statement.intercept, "linear" if linear else "", "budget" if "k" in numbers else ""}
-    tree = {entry: letters for entry, letters in TREE.items() if ONLY_WITH.get(entry, set()) <= has}
+    searched = (TREE, CELLS) if known.counting and kind == "enumeration" else ()
+    trees = [
+        {entry: letters for entry, letters in record.items() if ONLY_WITH.get(entry, set()) <= has}
+        for record in searched
+    ]
     layouts: dict[str, list[Arrays]] = {
         "statement": [known.own],
         "model": models,
         "dual": [{}, *([form.dual] if form.dual else []), *([CODED] if coded else [])],
-        "tree": [{}, *([tree] if known.counting and kind == "enumeration" else [])],
+        "tree": [{}, *trees],
         "scores": [{} if test is None else SCORES],
     }
     for strange in arrays:

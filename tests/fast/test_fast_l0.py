@@ -150,7 +150,7 @@ def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
         KernelSpace, "_given_gram", property(lambda self: pytest.fail("a Gram matrix was made"))
     )
     parts = l0(X, y, C=1.0, kernel=kernel, settings=settings)
-    linear = l0(sp.csr_array(X), y, C=0.1, settings=settings)
+    linear = l0(sp.csr_array(X), y, C=0.1, method="local", settings=settings)
     for found in (parts, linear):
         assert found.certificate.residuals["stationarity"] <= 1e-9
     assert parts.certificate.upper == pytest.approx(whole.certificate.upper, rel=0.1)

@@ -4,6 +4,7 @@ import json
 import math
 
 from svmcvx.proofs.statement import (
+    CELLS,
     FORMULATIONS,
     KERNELS,
     KINDS,
@@ -91,7 +92,7 @@ def header_schema(_=""):
             name: described(dtype_of(name))
             for name in (
                 *("model.support", "dual.code", "scores.label"),
-                *(f"tree.{name}" for name in TREE),
+                *(f"tree.{name}" for name in {**TREE, **CELLS}),
             )
         },
         "patternProperties": {
@@ -104,7 +105,7 @@ def header_schema(_=""):
     whole = record(
         {
             "format": {"const": "svmcvx-proof"},
-            "version": {"const": 2},
+            "version": {"enum": [2, 3]},
             "statement": record(statement),
             "claim": record(claim),
             "arrays": arrays,
@@ -118,9 +119,12 @@ def header_schema(_=""):
     )
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "header.json of a proof, version 2",
+        "title": "header.json of a proof, versions 2 and 3",
         **whole,
         "oneOf": list(forms()),
+        "if": {"properties": {"arrays": {"required": ["tree.cut"]}}},
+        "then": {"properties": {"version": {"const": 3}}},
+        "else": {"properties": {"version": {"const": 2}}},
     }
     return f"{lines(schema, 3)}\n"
 

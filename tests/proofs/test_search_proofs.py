@@ -40,7 +40,7 @@ def repeated(n, offset=0.0):
 
 
 RBF, LAPLACIAN, SQUARE = sx.RBF(0.5), sx.Laplacian(0.5), sx.Polynomial(2, 0.5, 1.0)
-L0 = {"method": "search"}
+L0 = {"method": "tree"}
 # Solver, its arguments, and whether the weights of the data are taken.
 SEARCHES = {
     "0-1 loss": (zero_one, {"lam": 1.0}, True),
@@ -84,7 +84,7 @@ def test_the_lower_end_is_proved_from_the_file(name, offset, tmp_path):
 def test_a_precomputed_matrix_is_proved_as_the_rows_that_it_came_from():
     X, y, weight = repeated(24)
     for solver in (
-        lambda K, **more: sx.fast.l0(K, y, C=1.0, method="search", sample_weight=weight, **more),
+        lambda K, **more: sx.fast.l0(K, y, C=1.0, method="tree", sample_weight=weight, **more),
         lambda K, **more: sx.fast.ramp(K, y, C=1.0, sample_weight=weight, **more),
     ):
         matrix, rows = solver(X @ X.T, kernel=sx.Precomputed()), solver(X)
@@ -139,7 +139,7 @@ def test_changed_trees_prove_nothing_false(name):
 
 def test_a_search_that_was_stopped_proves_what_it_has_proved(tmp_path):
     X, y = outlier_data(60, 4, sigma=1.0, outliers="spread", seed=2)
-    solution = zero_one(X, y, lam=1.0, max_iter=2)
+    solution = zero_one(X, y, lam=1.0, method="tree", max_iter=2)
     assert solution.certificate.gap > 1e-3
     solution.save_proof(tmp_path / "proof.npz")
     assert (tmp_path / "proof.npz").stat().st_size <= 60 * solution.proof().tree["branch"].size
@@ -152,7 +152,8 @@ def test_without_a_tree_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path
     X, y = outlier_data(40, 2, sigma=0.5, seed=4)
     for solution in (
         zero_one(X, y, lam=1.0, settings=SearchSettings(record=0.0)),
-        zero_one(X, y, lam=1.0, settings=SearchSettings(record=10.0)),
+        zero_one(X, y, lam=1.0, method="tree", settings=SearchSettings(record=0.0)),
+        zero_one(X, y, lam=1.0, method="tree", settings=SearchSettings(record=10.0)),
         zero_one(X, y, lam=1.0, kernel=sx.RBF(1e-4), settings=SearchSettings(record=0.0)),
     ):
         solution.save_proof(tmp_path / "proof.npz")
@@ -333,7 +334,8 @@ def test_trees_of_hostile_instances_prove_nothing_false():
     for seed in range(24):
         X, y, weight, hyper, intercept = hostile_instance(seed)
         try:
-            solution = zero_one(X, y, sample_weight=weight, intercept=intercept, **hyper)
+            shared = {"sample_weight": weight, "intercept": intercept}
+            solution = zero_one(X, y, method="tree", **shared, **hyper)
         except (SolverFailed, DataError):
             continue
         proof = solution.proof()

@@ -1,1 +1,1 @@
-"""Exact search for losses that count: branch and bound, and the local search beside it."""
+"""Exact searches for losses that count: branch and bound, directions, and a local search."""

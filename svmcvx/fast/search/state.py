@@ -60,6 +60,11 @@ class SearchSettings:
         factor, and the number of columns for more.
     joining : int
         Number of observations that join a working set in a round.
+    few, some : int
+        Numbers of columns, the constant apart, up to which ``method="auto"`` searches directions:
+        up to `few` at once, up to `some` after branch and bound has not ended in the work `turn`.
+    turn : float
+        See `some`.
     """
 
     rounds: int = 2
@@ -73,12 +78,15 @@ class SearchSettings:
     whole: int = 3000
     rank: int = 40
     joining: int = 300
+    few: int = 0
+    some: int = 0
+    turn: float = 2e8
 
     def ends_soon(self, statement: L0) -> bool:
         """Whether the size promises that a search ends."""
         n, space = statement.y.size, statement.space
-        entries = n * space.X.shape[1] if space.is_linear else math.inf
-        return n <= self.searched_rows or entries <= self.searched_entries
+        columns = space.X.shape[1] if space.is_linear else math.inf
+        return n <= self.searched_rows or n * columns <= self.searched_entries
 
 
 @dataclass
@@ -260,12 +268,12 @@ class CountingSearch(SearchState):
         if self.H.size > 100_000 and self.monitor.out_of_time():
             return
         self._tried.add(key)
-        self._refit(kept)
+        self.refit(kept)
 
     def _labels(self, rows: Bools | NDArray[np.intp]) -> Floats | None:
         return self.statement.geometry.y[self.first[rows]] if self.free else None
 
-    def _refit(self, kept: Bools) -> Floats | None:
+    def refit(self, kept: Bools) -> Floats | None:
         """Offer the least-norm point that keeps a set; return its multipliers on the set."""
         labels, geometry = self._labels(kept), self.statement.geometry
         found = least_norm(self.H[kept], labels)
@@ -279,11 +287,11 @@ class CountingSearch(SearchState):
         price = 0.0
         if dropped.any() and self.lam > 0:
             price = down(self.lam * total(Bounded(self.weight[dropped])).lower_end)
-        rows, alpha = np.flatnonzero(kept), self._refit(kept)
+        rows, alpha = np.flatnonzero(kept), self.refit(kept)
         leaf = None
         if alpha is not None:
             leaf = Leaf(rows[alpha > 0], 2.0 * alpha[alpha > 0])
-            bound = max(bound, _norm_below(self.H[rows], alpha) + price)
+            bound = max(bound, norm_below(self.H[rows], alpha) + price)
         if bound < self.cutoff:
             stop = self.monitor.out_of_time
             labels = self._labels(rows)
@@ -376,7 +384,7 @@ def _double(value: Fraction | int) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _norm_below(H: Floats, alpha: Floats) -> float:
+def norm_below(H: Floats, alpha: Floats) -> float:
     r"""Return a number that is at most :math:`(\sum\alpha)^2/\|H'\alpha\|^2`."""
     if not alpha.any():
         return 0.0

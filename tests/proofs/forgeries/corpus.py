@@ -13,7 +13,7 @@ import svmcvx as sx
 from .archive import File
 from .honest import honest
 
-ROOMS = ("containers", "headers", "arrays", "points", "trees", "kernels", "scores")
+ROOMS = ("containers", "headers", "arrays", "points", "trees", "cells", "kernels", "scores")
 
 
 class Forged(NamedTuple):

@@ -69,6 +69,8 @@ SOLUTIONS: dict[str, tuple[Callable[[], Any], np.ndarray, np.ndarray]] = {
     "ramp rbf": (lambda: FAST.ramp(FEW, FEW_Y, C=1.0, kernel=RBF), *SMALL),
     "l0": (lambda: _l0(1.0), *SMALL),
     "l0 rbf": (lambda: _l0(2.0, kernel=RBF), *SMALL),
+    "cells": (lambda: FAST.l0(FEW, FEW_Y, C=5.0, method="directions"), *SMALL),
+    "cells k": (lambda: FAST.zero_one(X, Y, k=4.0, method="directions"), *TWO),
     "m3svm": (lambda: FAST.m3svm(*THREE, lam=0.1, p=2.0, loss="hinge"), *THREE),
     "m3svm 1": (lambda: FAST.m3svm(*THREE, lam=0.1, p=1.0, loss="hinge"), *THREE),
     "m3svm logistic": (lambda: FAST.m3svm(*THREE, lam=0.1, p=2.0, loss="logistic"), *THREE),

@@ -1,0 +1,319 @@
+r"""Exact search over directions, for losses that count and few columns.
+
+A linear machine is a direction and two thresholds. Cells of directions are bounded and cut in two
+(:mod:`svmcvx.fast.search.direction_passes`). Neither the intercept nor the length of w is a
+coordinate, so that d columns make d − 1 dimensions. The number of cells grows exponentially in d,
+and with the number of rows where many of them are near the optimal thresholds.
+
+**Record.** The coordinates of the cuts, a value that no point falls below, and the supports suffice
+to prove the bound again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from concurrent.futures import Executor
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.arrays import Floats
+from svmcvx.fast.search.direction_passes import BOUND, CUT, HIGH, NUMBERS, bound_cells
+from svmcvx.fast.search.exchange import Exchange
+from svmcvx.fast.search.state import CountingSearch, SearchSettings, norm_below
+from svmcvx.formulations.signed_rows import Incumbent
+from svmcvx.solution import Status
+from svmcvx.system.deadline import stop_flag
+
+# Pairs of open rows of a cell up to which conflicts are looked for, of 8 bytes each.
+PAIRS = 250_000
+# Cells that a thread bounds at a time, and that a round cuts, at most.
+PART, TASKS = 32, 1024
+# Supports that a cell is bounded by, the latest ones.
+SUPPORTS = 8
+# Half-width of cells that are not cut any further.
+NARROW = 2.0**-40
+# The best point of a round is refitted if it is this much above the incumbent, or less.
+NEAR = 0.1
+# Differences of powers of two beyond which columns are too unequal for cells of one shape.
+UNEQUAL = 200
+# Least singular value of the columns, of length 1, in units of the largest, below which they count
+# as dependent.
+DEPENDENT = 1e-3
+# The entry of a record for a cell that is not cut; the share by which its value is lowered.
+UNCUT, LOWERED = 255, 1.0 - 2.0**-34
+
+
+class Support(NamedTuple):
+    """Rows and multipliers of a least-norm point, a bound on its norm, and the least weight."""
+
+    rows: NDArray[np.intp]
+    alpha: Floats
+    norm: float
+    least: float
+
+
+class Directions:
+    """A search over cells of directions, which can be left and taken up again."""
+
+    def __init__(
+        self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None
+    ) -> None:
+        self.search, self.settings, self.exchange = search, settings, exchange
+        H = _without_intercept(search)
+        self.columns = np.flatnonzero(H.any(axis=0))
+        H = H[:, self.columns]
+        # Columns of about the same size.
+        self.exponents = np.frexp(np.abs(H).mean(axis=0))[1]
+        self.G = np.ldexp(H, -self.exponents)
+        d = self.columns.size
+        labels = search.statement.geometry.y[search.first]
+        self.members = np.flatnonzero(labels > 0), np.flatnonzero(labels < 0)
+        error = 2.0 * (d + 8) * 2.0**-53 * np.abs(self.G).sum(axis=1)
+        one, two = self.members
+        self.classes = (
+            (np.ascontiguousarray(self.G[one].T), np.ascontiguousarray(self.G[two].T)),
+            (error[one], error[two]),
+            (search.weight[one], search.weight[two]),
+        )
+        self.equal = bool((search.weight == search.weight[0]).all())
+        # The price of the squared intercept, in units of the squared norm.
+        rho = 0.0 if search.free else search.scale**2
+        self.shape = np.ldexp(1.0, -2 * self.exponents), rho, PAIRS
+        self.supports: list[Support] = []
+        self.cells, self.unused = np.empty((0, 2 * d + NUMBERS)), list[int]()
+        # Bound, number and place of each open cell.
+        self.queue: list[tuple[float, int, int]] = []
+        self.tasks, self.nodes, self.work, self.proved = 1, 0, 0.0, 0.0
+        # Numbers of the cells that were cut, with the coordinates.
+        self.cuts: list[tuple[int, int]] | None = []
+        self._supported: Incumbent | None = None
+        self._begun = False
+
+    @staticmethod
+    def takes(search: CountingSearch) -> bool:
+        """Whether the cells cover all points below the incumbent's value."""
+        if search.statement.space.intercept == "none":
+            return False
+        H = _without_intercept(search)
+        sizes = np.abs(H).mean(axis=0)
+        exponents = np.frexp(sizes[sizes > 0])[1]
+        labels = search.statement.geometry.y[search.first]
+        sides = [float(search.weight[labels == sign].sum()) for sign in (1.0, -1.0)]
+        # A point that keeps no row of a class drops the class. Where a row is kept, its norm is at
+        # least 1, unless the intercept is free: then a constant score is no worse.
+        least = min(sides)
+        covered = search.lam * least + (not search.free) >= search.cutoff
+        return (
+            exponents.size > 1
+            and int(np.ptp(exponents)) <= UNEQUAL
+            and math.isfinite(search.cutoff)
+            and (covered or least > search.k)
+        )
+
+    @property
+    def open_bound(self) -> float:
+        return self.queue[0][0] if self.queue else math.inf
+
+    def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
+        """Search to the end; None if `enough`, called before each round, is true earlier."""
+        with stop_flag(self.search.monitor.deadline) as self.stop:
+            status = None if self._begun else self._begin(pool)
+            while status is None and not enough():
+                status = self._round(pool)
+        return status
+
+    def _begin(self, pool: Executor) -> Status | None:
+        """Bound the sides of the cube."""
+        self._begun, d = True, self.columns.size
+        cells = np.zeros((2 * d, 2 * d + NUMBERS))
+        cells[:, d : 2 * d] = 1.0
+        cells[:, 2 * d + HIGH : 2 * d + BOUND] = math.inf
+        sides = np.arange(2 * d)
+        cells[sides, sides // 2] = 1.0 - 2.0 * (sides % 2)
+        cells[sides, d + sides // 2] = 0.0
+        # A side that cannot be bounded in time is cut in its first coordinate.
+        cells[:, 2 * d + CUT] = np.where(sides < 2, 1.0, 0.0)
+        return self._add(cells, pool)
+
+    def _round(self, pool: Executor) -> Status | None:
+        """Cut the most promising cells in two."""
+        search, d = self.search, self.columns.size
+        upper, places = search.cutoff, list[int]()
+        full = 8.0 * len(self.queue) * self.cells.shape[1] > self.settings.memory
+        while self.queue and len(places) < self.tasks:
+            # The last entry of a heap can be removed without changing the others.
+            bound, number, place = self.queue.pop() if full else heapq.heappop(self.queue)
+            self.unused.append(place)
+            cut = int(self.cells[place, 2 * d + CUT])
+            if bound >= upper:
+                continue
+            if self.cells[place, d + cut] < NARROW:
+                search.mark_unresolved(bound)
+                continue
+            places.append(place)
+            if self.cuts is not None:
+                self.cuts.append((number, cut))
+        if self.cuts is not None and 100.0 * len(self.cuts) > self.settings.record:
+            self.cuts = None
+        cells = np.repeat(self.cells[places], 2, axis=0)
+        parts, cuts = np.arange(len(cells)), cells[:, 2 * d + CUT].astype(np.intp)
+        cells[parts, d + cuts] *= 0.5
+        cells[parts, cuts] += np.where(parts % 2, 1.0, -1.0) * cells[parts, d + cuts]
+        return self._add(cells, pool)
+
+    def _add(self, cells: Floats, pool: Executor) -> Status | None:
+        """Bound cells, keep the open ones, and offer the best point at their centres."""
+        search, d, before = self.search, self.columns.size, self.work
+        self._update_supports()
+        upper = search.cutoff
+        price, supports = (search.lam, search.k, upper), self._packed_supports()
+
+        def bound(part: Floats) -> tuple[float, Floats]:
+            best = np.zeros(3 + d)
+            best[0] = upper * (1.0 + NEAR)
+            scratch = self._scratch()
+            work = bound_cells(
+                part, self.classes, price, self.shape, supports, scratch, best, self.stop
+            )
+            return work, best
+
+        parts = [cells[begin : begin + PART] for begin in range(0, len(cells), PART)]
+        found = list(pool.map(bound, parts))
+        self.work += sum(work for work, _ in found)
+        for i in np.flatnonzero(cells[:, 2 * d + BOUND] < upper).tolist():
+            place = self._place()
+            self.cells[place] = cells[i]
+            heapq.heappush(self.queue, (float(cells[i, 2 * d + BOUND]), self.nodes + i, place))
+        self.nodes += len(cells)
+        _, best = min(found, key=lambda one: float(one[1][0]), default=(0.0, np.zeros(3)))
+        if best[1:3].any():
+            self._offer(best)
+        if self.exchange is not None:
+            self.exchange.keep_up(self.work, self.stop)
+        if self.open_bound >= search.cutoff:
+            self.queue.clear()
+        if self.work - before < 0.5 * self.settings.round_work:
+            self.tasks = min(2 * self.tasks, TASKS)
+        elif self.work - before > self.settings.round_work:
+            self.tasks = max(self.tasks // 2, 1)
+        left = min(self.open_bound, search.cutoff, search.unresolved_bound)
+        self.proved = max(self.proved, left)
+        return search.report(self.open_bound)
+
+    def _place(self) -> int:
+        """Return an unused place for a cell."""
+        if not self.unused:
+            size, width = self.cells.shape
+            more = max(size, 1024)
+            self.cells = np.vstack([self.cells, np.empty((more, width))])
+            self.unused += range(size + more - 1, size - 1, -1)
+        return self.unused.pop()
+
+    def _offer(self, best: Floats) -> None:
+        """Try the set of rows that thresholds keep in a direction."""
+        kept = np.zeros(len(self.G), dtype=np.bool_)
+        for rows, theta in zip(self.members, best[1:3], strict=True):
+            # Thresholds are the values of rows up to rounding.
+            kept[rows] = self.G[rows] @ best[3:] >= theta - 2.0**-40 * abs(theta)
+        self.search.try_set(kept)
+
+    def _update_supports(self) -> None:
+        """Add the support of a new incumbent."""
+        search, best = self.search, self.search.best
+        if best is None or best is self._supported or not best.w.any():
+            return
+        self._supported = best
+        rows = np.flatnonzero(~best.dropped[search.first])
+        alpha = search.refit(~best.dropped[search.first])
+        if alpha is not None:
+            used = alpha > 0
+            norm = norm_below(search.H[rows[used]], alpha[used])
+            least = float(search.weight[rows[used]].min())
+            self.supports.append(Support(rows[used], alpha[used], norm, least))
+            del self.supports[:-SUPPORTS]
+
+    def _packed_supports(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+        places = np.empty(len(self.G), dtype=np.int64)
+        places[np.concatenate(self.members)] = np.arange(len(self.G))
+        begins = np.cumsum([0, *(support.rows.size for support in self.supports)])
+        rows = [places[support.rows] for support in self.supports]
+        return (
+            begins.astype(np.int64),
+            np.concatenate([np.empty(0, dtype=np.int64), *rows]),
+            np.array([support.norm for support in self.supports]),
+            np.array([support.least for support in self.supports]),
+        )
+
+    def _scratch(self) -> tuple[Any, ...]:
+        sizes = [rows.size for rows in self.members]
+
+        def both(dtype: Any, more: int = 0) -> tuple[NDArray[Any], ...]:
+            return tuple(np.empty(size + more, dtype=dtype) for size in sizes)
+
+        few, few_too = (min(size, PAIRS) + 1 for size in sizes)
+        words = few_too // 64 + 1
+        heights = np.empty(min(PAIRS, sizes[0] * sizes[1]))
+        bits = np.empty(PAIRS // 64 + few, dtype=np.uint64)
+        masks = tuple(np.empty(words, dtype=np.uint64) for _ in range(3))
+        path, near = np.empty(few, dtype=np.int64), np.empty((self.columns.size + 1) * few_too)
+        return (
+            (both(float), both(float), both(float)),
+            (both(np.int64), both(float, 1), both(float, 1)),
+            (heights, bits, masks, path, both(float), self.equal),
+            (both(np.bool_), both(np.int64), both(np.int64), near),
+        )
+
+    @property
+    def proof(self) -> dict[str, NDArray[Any]]:
+        """Arrays that prove the bound; none without a record, or of a factor."""
+        search, space = self.search, self.search.statement.space
+        if self.cuts is None or not (self.proved > 0.0 and space.factor_is_data):
+            return {}
+        d = self.columns.size
+        cut = np.full(self.nodes, UNCUT, dtype=np.uint8)
+        sizes, position = [1] * self.nodes, [0] * self.nodes
+        # The parts of the j-th cell that is cut have the numbers 2d + 2j and 2d + 2j + 1.
+        for j in range(len(self.cuts) - 1, -1, -1):
+            number, cut[number] = self.cuts[j]
+            sizes[number] = 1 + sizes[2 * d + 2 * j] + sizes[2 * d + 2 * j + 1]
+        for side in range(1, 2 * d):
+            position[side] = position[side - 1] + sizes[side - 1]
+        for j, (number, _) in enumerate(self.cuts):
+            below = 2 * d + 2 * j
+            position[below] = position[number] + 1
+            position[below + 1] = position[below] + sizes[below]
+        preorder = np.empty_like(cut)
+        preorder[position] = cut
+        exponents = np.zeros(space.data.X.shape[1], dtype=np.int32)
+        exponents[self.columns] = self.exponents
+        rows = chain.from_iterable(support.rows.tolist() for support in self.supports)
+        found = {
+            "cut": preorder,
+            "exponent": exponents,
+            "below": np.array(self.proved * LOWERED / search.scale**2),
+            "support_count": np.array([s.rows.size for s in self.supports], dtype=np.int32),
+            "support_row": np.array([*rows], dtype=np.int32),
+            "support_alpha": np.concatenate([np.empty(0), *(s.alpha for s in self.supports)]),
+        }
+        return found | ({"centre": np.array(space.centre)} if search.free else {})
+
+
+def _without_intercept(search: CountingSearch) -> Floats:
+    """Return the distinct rows without the constant feature."""
+    return search.H if search.free else search.H[:, :-1]
+
+
+def column_count(search: CountingSearch) -> float:
+    """Return the number of columns that are not zero, without the constant feature.
+
+    It is infinite if they are almost dependent: cells are narrow in no combination of columns.
+    """
+    H = _without_intercept(search)
+    H = H[:, H.any(axis=0)]
+    values = np.linalg.svd(H / np.linalg.norm(H, axis=0), compute_uv=False)
+    return H.shape[1] if values[-1] >= DEPENDENT * values[0] else math.inf

@@ -1,0 +1,48 @@
+"""Cells of searches over directions that were changed, and claim more than they prove."""
+
+import numpy as np
+
+from .corpus import arrays, numbers, put, said
+
+
+def cut(change):
+    """Change which cells are cut."""
+
+    def changed(file):
+        file.arrays["tree.cut"] = change(file.arrays["tree.cut"]).astype(np.uint8)
+
+    return changed
+
+
+def higher(file):
+    """Cells are about values a little above the optimum."""
+    file.arrays["tree.below"] = 1.02 * file.arrays["tree.below"]
+
+
+FORGERIES = [
+    ("cells below a higher value", "cells", higher, "no better point"),
+    ("cells below no value", "cells", arrays(tree__below=0.0), "value that the cells are about"),
+    ("a cell less", "cells", cut(lambda cuts: cuts[:-1]), "ends before its last cell"),
+    ("a cell more", "cells", cut(lambda cuts: np.append(cuts, 255)), "cells behind its last one"),
+    (
+        "a cut in a coordinate that there is not",
+        "cells",
+        cut(lambda cuts: np.where(cuts == 255, cuts, 9)),
+        "cut in no coordinate",
+    ),
+    ("scales out of range", "cells", put("tree.exponent", ..., 5000), "scales of the cells"),
+    ("a support of too many rows", "cells", put("tree.support_count", 0, 99), "counts of the"),
+    (
+        "a support of a row that there is not",
+        "cells",
+        put("tree.support_row", 0, 99),
+        "names a row",
+    ),
+    ("a budget that has room for a class", "cells k", numbers(k=1e3), "keep no row of a class"),
+    (
+        "cells without an intercept",
+        "cells k",
+        said("statement.intercept", "none"),
+        "cells are about",
+    ),
+]
