@@ -182,21 +182,19 @@ class _Cells:
     def _is_empty(self, centre: Floats, half: Floats) -> bool:
         """Whether no point of a cell is below U."""
         ranges = self._ranges(centre, half)
-        points: _Points | None = _Points(0.0, _above(*ranges.most), ranges.most)
+        points = _Points(0.0, _above(*ranges.most), ranges.most)
         for _ in range(ROUNDS):
-            assert points is not None  # noqa: S101 - for the type checker
-            width = points.high - points.low
-            points = self._narrowed(ranges, points)
-            if points is None:
+            # Rows that are open here count once, also where later numbers drop some of them.
+            opened, width = self._narrowed(ranges, points), points.high - points.low
+            if opened is None:
                 return True
-            if self.rho and self._threshold_cost(ranges, points, 0.0) >= self.upper:
+            if self.rho and self._threshold_cost(ranges, opened, 0.0) >= self.upper:
                 return True
-            rows = self._open(ranges, points)
+            rows = self._open(ranges, opened)
             heights = self._heights(ranges, half, rows)
             if heights is None:
                 return False
-            # Rows that are open here; later numbers may drop some of them, which count once.
-            opened, points = points, self._matched(ranges, points, rows, heights)
+            points = self._matched(ranges, opened, rows, heights)
             if not points.low <= points.high:
                 return True
             if self._is_closed(ranges, opened, points, rows, heights):

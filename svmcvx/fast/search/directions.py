@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
 from concurrent.futures import Executor
 from itertools import chain
 from typing import Any, NamedTuple
@@ -25,9 +24,9 @@ from svmcvx.arrays import Floats
 from svmcvx.fast.search.direction_passes import BOUND, CUT, HIGH, NUMBERS, bound_cells
 from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.state import CountingSearch, SearchSettings, norm_below
+from svmcvx.fast.search.tree import RoundSearch
 from svmcvx.formulations.signed_rows import Incumbent
 from svmcvx.solution import Status
-from svmcvx.system.deadline import stop_flag
 
 # Pairs of open rows of a cell up to which conflicts are looked for, of 8 bytes each.
 PAIRS = 250_000
@@ -39,7 +38,7 @@ SUPPORTS = 8
 NARROW = 2.0**-40
 # The best point of a round is refitted if it is this much above the incumbent, or less.
 NEAR = 0.1
-# Differences of powers of two beyond which columns are too unequal for cells of one shape.
+# Largest size of the exponents of columns, in units of the longest row: squares stay finite.
 UNEQUAL = 200
 # Least singular value of the columns, of length 1, in units of the largest, below which they count
 # as dependent.
@@ -57,13 +56,15 @@ class Support(NamedTuple):
     least: float
 
 
-class Directions:
-    """A search over cells of directions, which can be left and taken up again."""
+class Directions(RoundSearch):
+    """A search over cells of directions."""
+
+    search: CountingSearch
 
     def __init__(
         self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None
     ) -> None:
-        self.search, self.settings, self.exchange = search, settings, exchange
+        super().__init__(search, settings, exchange, tasks=1)
         H = _without_intercept(search)
         self.columns = np.flatnonzero(H.any(axis=0))
         H = H[:, self.columns]
@@ -88,11 +89,10 @@ class Directions:
         self.cells, self.unused = np.empty((0, 2 * d + NUMBERS)), list[int]()
         # Bound, number and place of each open cell.
         self.queue: list[tuple[float, int, int]] = []
-        self.tasks, self.nodes, self.work, self.proved = 1, 0, 0.0, 0.0
+        self.work = 0.0
         # Numbers of the cells that were cut, with the coordinates.
         self.cuts: list[tuple[int, int]] | None = []
         self._supported: Incumbent | None = None
-        self._begun = False
 
     @staticmethod
     def takes(search: CountingSearch) -> bool:
@@ -110,26 +110,14 @@ class Directions:
         covered = search.lam * least + (not search.free) >= search.cutoff
         return (
             exponents.size > 1
-            and int(np.ptp(exponents)) <= UNEQUAL
+            and int(np.abs(exponents).max()) <= UNEQUAL
             and math.isfinite(search.cutoff)
             and (covered or least > search.k)
         )
 
-    @property
-    def open_bound(self) -> float:
-        return self.queue[0][0] if self.queue else math.inf
-
-    def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
-        """Search to the end; None if `enough`, called before each round, is true earlier."""
-        with stop_flag(self.search.monitor.deadline) as self.stop:
-            status = None if self._begun else self._begin(pool)
-            while status is None and not enough():
-                status = self._round(pool)
-        return status
-
     def _begin(self, pool: Executor) -> Status | None:
         """Bound the sides of the cube."""
-        self._begun, d = True, self.columns.size
+        d = self.columns.size
         cells = np.zeros((2 * d, 2 * d + NUMBERS))
         cells[:, d : 2 * d] = 1.0
         cells[:, 2 * d + HIGH : 2 * d + BOUND] = math.inf
@@ -193,17 +181,7 @@ class Directions:
         _, best = min(found, key=lambda one: float(one[1][0]), default=(0.0, np.zeros(3)))
         if best[1:3].any():
             self._offer(best)
-        if self.exchange is not None:
-            self.exchange.keep_up(self.work, self.stop)
-        if self.open_bound >= search.cutoff:
-            self.queue.clear()
-        if self.work - before < 0.5 * self.settings.round_work:
-            self.tasks = min(2 * self.tasks, TASKS)
-        elif self.work - before > self.settings.round_work:
-            self.tasks = max(self.tasks // 2, 1)
-        left = min(self.open_bound, search.cutoff, search.unresolved_bound)
-        self.proved = max(self.proved, left)
-        return search.report(self.open_bound)
+        return self._end_round(self.work, self.work - before, TASKS)
 
     def _place(self) -> int:
         """Return an unused place for a cell."""

@@ -223,10 +223,14 @@ class SearchState(ABC):
         """Record that points of this value or more could neither be attained nor excluded."""
         self.unresolved_bound = min(self.unresolved_bound, value)
 
+    def proved_with(self, left: float) -> float:
+        """Return the bound of all points, given that of the open ones."""
+        return min(left, self.cutoff, self.unresolved_bound)
+
     def report(self, left: float) -> Status | None:
         """Report a round's proved bound, given the open nodes' `left`; return a stop or None."""
         # Only points better than the incumbent by a little were looked for.
-        self.proved = max(self.proved, min(left, self.cutoff, self.unresolved_bound))
+        self.proved = max(self.proved, self.proved_with(left))
         status = self.monitor.report(
             self._rounds, self.proved / self.unit, self.best_value / self.unit
         )

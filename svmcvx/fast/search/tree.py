@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
@@ -61,24 +62,78 @@ class Dive(NamedTuple):
     last: Floats
 
 
-class BranchAndBound:
-    """A search that can be left and taken up again."""
+class RoundSearch(ABC):
+    """A search in rounds, which can be left and taken up again.
+
+    Each entry of the queue, a heap, begins with its bound.
+    """
+
+    def __init__(
+        self, search: Any, settings: SearchSettings, exchange: Exchange | None, tasks: int
+    ) -> None:
+        self.search, self.settings, self.exchange = search, settings, exchange
+        self.queue: list[Any] = []
+        self.tasks, self.nodes, self.proved = tasks, 0, 0.0
+        self._begun = False
+
+    @property
+    @abstractmethod
+    def proof(self) -> dict[str, NDArray[Any]]:
+        """Arrays that prove the bound."""
+
+    @property
+    def open_bound(self) -> float:
+        return float(self.queue[0][0]) if self.queue else math.inf
+
+    def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
+        """Search to the end; None if `enough`, called before each round, is true earlier."""
+        with stop_flag(self.search.monitor.deadline) as self.stop:
+            status = None
+            if not self._begun:
+                self._begun = True
+                status = self._begin(pool)
+            while status is None and not enough():
+                status = self._round(pool)
+        return status
+
+    @abstractmethod
+    def _begin(self, pool: Executor) -> Status | None: ...
+
+    @abstractmethod
+    def _round(self, pool: Executor) -> Status | None: ...
+
+    def _end_round(self, work: float, done: float, most: int) -> Status | None:
+        """Search beside the open part, and report; `done` of all `work` sets the next tasks."""
+        if self.exchange is not None:
+            self.exchange.keep_up(work, self.stop)
+        if self.open_bound >= self.search.cutoff:
+            self.queue.clear()
+        if done < 0.5 * self.settings.round_work:
+            self.tasks = min(2 * self.tasks, most)
+        elif done > self.settings.round_work:
+            self.tasks = max(self.tasks // 2, 1)
+        self.proved = max(self.proved, self.search.proved_with(self.open_bound))
+        status: Status | None = self.search.report(self.open_bound)
+        return status
+
+
+class BranchAndBound(RoundSearch):
+    """A search over decisions to keep or to drop an observation."""
+
+    search: SearchState
 
     def __init__(
         self, search: SearchState, settings: SearchSettings, exchange: Exchange | None = None
     ) -> None:
-        self.search, self.settings, self.exchange = search, settings, exchange
+        super().__init__(search, settings, exchange, tasks=2)
         rows = search.rows
         self.HT = np.ascontiguousarray(rows.T)
         self.length = row_norms_above(search.H)
         r, n = self.HT.shape
         self.node_work = float(n * r * (r + 20))
         self.expansions = int(min(settings.expansions, max(1, DIVE_WORK / (2 * self.node_work))))
-        self.tasks = 2
         self.queue: list[TreeNode] = []
-        self.nodes = 0
         self.record: TreeRecord | None = TreeRecord()
-        self._begun = False
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
@@ -88,24 +143,11 @@ class BranchAndBound:
         return self.record.arrays(self.search)
 
     @property
-    def open_bound(self) -> float:
-        return self.queue[0].bound if self.queue else math.inf
-
-    @property
     def work(self) -> float:
         return self.nodes * self.node_work
 
-    def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
-        """Search to the end; None if `enough`, called before each round, is true earlier."""
-        with stop_flag(self.search.monitor.deadline) as self.stop:
-            status = None if self._begun else self._begin()
-            while status is None and not enough():
-                status = self._round(pool)
-        return status
-
-    def _begin(self) -> Status | None:
+    def _begin(self, pool: Executor) -> Status | None:
         search, r = self.search, self.HT.shape[0]
-        self._begun = True
         upper = search.cutoff
         n = self.HT.shape[1]
         state, w = np.zeros(n, dtype=np.int8), np.zeros(r)
@@ -182,16 +224,7 @@ class BranchAndBound:
         best = min(found, key=lambda dived: dived.value, default=None)
         if best is not None and best.value < upper:
             search.try_point(best.point)
-        if self.exchange is not None:
-            self.exchange.keep_up(self.work, self.stop)
-        if self.queue and self.queue[0].bound >= search.cutoff:
-            self.queue.clear()
-        done = (self.nodes - before) * self.node_work
-        if done < 0.5 * self.settings.round_work:
-            self.tasks = min(2 * self.tasks, TASKS)
-        elif done > self.settings.round_work:
-            self.tasks = max(self.tasks // 2, 1)
-        return search.report(self.open_bound)
+        return self._end_round(self.work, (self.nodes - before) * self.node_work, TASKS)
 
     def _refined_leaf(self, node: TreeNode, upper: float) -> tuple[float, Leaf | None]:
         """Return a better bound of a leaf in this arithmetic, and its multipliers."""
