@@ -43,12 +43,16 @@ from svmcvx.data import (
     sums_of,
 )
 from svmcvx.errors import DataError, SolverFailed, missing_extra
-from svmcvx.system.deadline import Deadline, OutOfTime
+from svmcvx.system import clock
+from svmcvx.system.deadline import Deadline, OutOfTime, current
 from svmcvx.system.files import atomic_write, opened, packing
 from svmcvx.system.memory import SMALL_ENTRIES
 from svmcvx.system.threads import available_threads, single_blas_thread
 
 log = logging.getLogger(__name__)
+
+# Seconds that a call whose limit has passed waits for the next finished task of a cluster.
+PATIENCE = 60.0
 
 
 class Piece(NamedTuple):
@@ -894,10 +898,12 @@ class Shards:
         return list(get(cull(graph, keys)[0], keys, num_workers=available_threads()))
 
     def _gathered(self, tasks: list[Any]) -> list[Any]:
-        """Wait for results of the cluster until the deadline."""
+        """Wait for results of the cluster until the deadline. An answer needs some passes beyond
+        the limit of a call: these end once the cluster finishes nothing any more.
+        """
         import distributed
 
-        futures = self.client.compute(tasks)
+        futures, left, since = self.client.compute(tasks), len(tasks), clock.now()
         try:
             while True:
                 try:
@@ -907,6 +913,15 @@ class Shards:
                     self._look_at_workers()
                     if self._late():
                         raise OutOfTime from None
+                    if (unfinished := sum(not future.done() for future in futures)) < left:
+                        left, since = unfinished, clock.now()
+                    if current().passed() and clock.now() > since + PATIENCE:
+                        self.client.cancel(futures)
+                        raise SolverFailed(
+                            f"the cluster has finished none of {left} tasks for {PATIENCE:g} s, and"
+                            " the limit of the call has passed: there is no answer; look at its"
+                            " workers"
+                        ) from None
             self._look_at_workers()
             return list(self.client.gather(futures))
         except distributed.scheduler.KilledWorker as error:

@@ -569,6 +569,16 @@ def test_a_cluster_predicts_where_the_blocks_are(cluster, tmp_path):
             assert np.array_equal(np.asarray(fitted.predict(source)), predicted)
 
 
+def test_a_cluster_that_answers_no_more_ends_with_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("svmcvx.row_blocks.PATIENCE", 0.5)
+    blocks, labels = sources("npy", *data(), tmp_path)
+    with (
+        workers(0),
+        pytest.raises(sx.SolverFailed, match=r"finished none of \d+ tasks.*look at its workers"),
+    ):
+        psvm(blocks, labels, C=1.0, p=2.0, time_limit=1e-3)
+
+
 @pytest.mark.slow
 def test_a_cluster_that_loses_workers_gives_the_same_answer_or_notices_another_source(tmp_path):
     X, y = data()
