@@ -323,12 +323,16 @@ def _norm_below(V, rho, one, two):
 
 
 @compiled(inner=True, nogil=True)
-def _bound_by_thresholds(ends, sums, counts, V, rho, price, norm):
-    """Return the least cost of thresholds of both classes, with squared norms of `norm` or more."""
+def _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low):
+    """Return the least cost of thresholds of both classes with a sum of `s_low` or more, and with
+    squared norms of `norm` or more.
+    """
     lam, k, upper = price
-    best = math.inf
+    best, first, s_low = math.inf, counts[1] + 1, s_low * LESS
     for i in range(counts[0] + 1):
-        for j in range(counts[1] + 1):
+        while first > 0 and ends[0][i] + ends[1][first - 1] >= s_low:
+            first -= 1
+        for j in range(first, counts[1] + 1):
             dropped = (sums[0][i] + sums[1][j]) * LESS
             if dropped > k or lam * dropped + norm >= min(best, upper):
                 break
@@ -359,7 +363,7 @@ def _bound_by_supports(
         norm = max(norms[p], 4.0 * square / (s_high * s_high))
         kept = (lam * dropped + norm) * LESS
         if rho > 0.0 and kept < upper:
-            kept = max(kept, _bound_by_thresholds(ends, sums, counts, V, rho, price, norms[p]))
+            kept = max(kept, _bound_by_thresholds(ends, sums, counts, V, rho, price, norms[p], s_low))
         if not kept > bound:
             continue
         is_lost = False
@@ -440,7 +444,8 @@ def _bound(cell, classes, price, shape, supports, scratch):
         return work
     lost = (sums[0][0] + sums[1][0]) * LESS
     paired = 0 < sizes[0] * sizes[1] <= room
-    bound = max(bound, _bound_by_thresholds(ends, sums, counts, V, rho, price, 0.0))
+    norm = 4.0 * square / (s_high * s_high)
+    bound = max(bound, _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low))
     work += float(counts[0]) * counts[1]
     if bound >= upper:
         return work
@@ -524,24 +529,34 @@ def _try_centre(cell, weights, price, shape, middles, lows, open_rows, best):
     most = k if lam == 0.0 else min(k, best[0] / lam)
     counts = np.zeros(2, np.int64)
     for c in range(2):
+        limit = (numbers[LOW] - numbers[SECOND - c]) * LESS
         _, counts[c], _ = _sort(
-            weights[c], lows[c], middles[c], -math.inf, numbers[FIRST + c], found[c], ends[c],
-            sums[c],
-        )  # fmt: skip
+            weights[c], lows[c], middles[c], limit, numbers[FIRST + c], found[c], ends[c], sums[c]
+        )
         _, counts[c] = _highest(ends[c], sums[c], counts[c], most)
-    for i in range(0, counts[0] + 1, 1 + counts[0] // TRIED):
-        for j in range(0, counts[1] + 1, 1 + counts[1] // TRIED):
-            if sums[0][i] + sums[1][j] > most:
-                break
+    # Thresholds of better points have a sum of s or more.
+    s = numbers[LOW]
+    for _ in range(SORTINGS):
+        left = best[0] - lam * _least_weight(ends, sums, counts, s)
+        if not left > 0.0:
+            return
+        s = max(s, 2.0 * math.sqrt(V / left) * LESS)
+    first, last = counts[1] + 1, counts[1]
+    for i in range(counts[0] + 1):
+        while first > 0 and ends[0][i] + ends[1][first - 1] >= s:
+            first -= 1
+        while last >= 0 and sums[0][i] + sums[1][last] > most:
+            last -= 1
+        for j in range(first, last + 1, 1 + max(last - first, 0) // TRIED):
             one, two = ends[0][i], ends[1][j]
             # A lower threshold of one class may cost less by its intercept.
             if rho > 0.0 and two > 0.0 and 0.5 * rho * (one - two) * two > V:
                 one = two + 2.0 * V / (rho * two)
             elif rho > 0.0 and one > 0.0 and 0.5 * rho * (two - one) * one > V:
                 two = one + 2.0 * V / (rho * one)
-            s, m = one + two, 0.5 * (one - two)
-            if s > 0.0:
-                value = lam * (sums[0][i] + sums[1][j]) + 4.0 * (V + rho * m * m) / (s * s)
+            total, m = one + two, 0.5 * (one - two)
+            if total > 0.0:
+                value = lam * (sums[0][i] + sums[1][j]) + 4.0 * (V + rho * m * m) / (total * total)
                 if value < best[0]:
                     best[0], best[1], best[2] = value, one, two
                     best[3:] = centre
