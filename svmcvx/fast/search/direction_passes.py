@@ -363,7 +363,9 @@ def _bound_by_supports(
         norm = max(norms[p], 4.0 * square / (s_high * s_high))
         kept = (lam * dropped + norm) * LESS
         if rho > 0.0 and kept < upper:
-            kept = max(kept, _bound_by_thresholds(ends, sums, counts, V, rho, price, norms[p], s_low))
+            kept = max(
+                kept, _bound_by_thresholds(ends, sums, counts, V, rho, price, norms[p], s_low)
+            )
         if not kept > bound:
             continue
         is_lost = False
