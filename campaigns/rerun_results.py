@@ -201,8 +201,9 @@ def sizes() -> str:
         "| table | computed | hours | solves certified | accuracies enclosed (one number) |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for path in sorted(RESULTS.glob("*.csv")):
-        frame = pd.read_csv(path)
+    for record_path in sorted(RESULTS.glob("*.json")):
+        frame = pd.read_csv(record_path.with_suffix(".csv"))
+        record = json.loads(record_path.read_text())
         whats = [
             what
             for what in ("as_written", "as_summed", "as_released")
@@ -214,22 +215,18 @@ def sizes() -> str:
             int((frame[f"{what}_exact_lower"] == frame[f"{what}_exact_upper"]).sum())
             for what in whats
         )
-        record_path = path.with_suffix(".json")
-        record = json.loads(record_path.read_text()) if record_path.exists() else None
-        cells = ["no record", "", ""]
-        if record is not None:
-            options = (
-                ", ".join(f"{name} {_said(value)}" for name, value in record["options"].items())
-                or "in full"
-            )
-            share = record["certified"] / record["solves"] if record["solves"] else 1.0
-            cells = [
-                options,
-                f"{record['seconds'] / 3600:.2f}",
-                f"{record['certified']} of {record['solves']} ({100 * share:.2f} %)",
-            ]
+        options = (
+            ", ".join(f"{name} {_said(value)}" for name, value in record["options"].items())
+            or "in full"
+        )
+        share = record["certified"] / record["solves"] if record["solves"] else 1.0
+        cells = [
+            options,
+            f"{record['seconds'] / 3600:.2f}",
+            f"{record['certified']} of {record['solves']} ({100 * share:.2f} %)",
+        ]
         cells.append(f"{enclosed} ({proved}) of {there}" if there else "—")
-        lines.append(f"| `{path.stem}` | " + " | ".join(cells) + " |")
+        lines.append(f"| `{record_path.stem}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
