@@ -5,18 +5,18 @@ intercept, beside the published bounds.
     python benchmarks/hard_margin_loss.py --summary --out FILE.csv [--limit 60]
     python benchmarks/hard_margin_loss.py --check --data DIR --proofs FOLDER
 
-[--only TEXT] [--C 1 10 ...] choose rows, [--jobs N] starts processes. The loss is that of [Brooks];
-the 175 instances with five C each, and the bounds, those of [SantanaSerranoSchifferVidal], whose
-code is not run: `published_lower`, `published_upper` are the best of nine methods with 600 s a row,
-`published_seconds` those of the quickest that ended. DIR has `instances.npz` (NAME/X, NAME/y) and
-`published.csv`.
+[--only TEXT] [--C 1 10 ...] choose rows, [--method directions|tree] the search, [--jobs N] starts
+processes. The loss is that of [Brooks]; 175 instances with five C each, and bounds, are those of
+[SantanaSerranoSchifferVidal], whose code is not run: `published_lower`, `published_upper` are the
+best of nine entries with 600 s a row, `published_seconds` those of the quickest that ended. DIR has
+`instances.npz` (NAME/X, NAME/y) and `published.csv`.
 
 One thread a row. The limit is in processor seconds, `clock` has those of the clock. Few columns,
 and rows that somebody has solved, come first. FILE gets a line when a row is done: the same command
-goes on where it was stopped; with a larger limit it runs again what is open. The proofs of rows
-that end, and that nobody had solved, go into FOLDER unless they have more than [--largest 1e6]
-bytes: cells take less than a byte a node, trees some hundred. `--check` has the second checker
-compute their ends, and keeps them in FOLDER/index.csv, an index of `benchmarks.referee.library`.
+goes on where it was stopped; with a larger limit it runs again what is open. Proofs of rows that
+end, and that nobody had solved, go into FOLDER, unless they have more than [--largest 1e6] bytes:
+cells take less than a byte a node, trees some hundred. `--check` has the second checker compute
+their ends, and keeps them in FOLDER/index.csv, an index of `benchmarks.referee.library`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock
 
-# Relative gap of a row that has ended, and relative difference of bounds that count as the same.
-TOL = 1e-6
-# Columns beyond which rows that nobody has solved come last.
-FEW = 8
+TOL = 1e-6  # relative: the gap of a row that has ended, the difference of equal bounds
 COLUMNS = (
     *("instance", "C", "n", "d", "limit", "ended", "lower", "upper", "seconds", "clock"),
     *("method", "nodes", "proof_bytes"),
@@ -59,7 +56,8 @@ def rows_of(given) -> list[pd.Series]:
     rows = pd.read_csv(Path(given.data, "published.csv"))
     rows = rows[rows["instance"].str.contains(given.only, regex=False)]
     rows = rows[rows["C"].isin(given.C)] if given.C else rows
-    late = (rows["d"] > FEW) & (rows["solved_by_any"] == 0)
+    # What nobody has solved comes last if it has more than eight columns.
+    late = (rows["d"] > 8) & (rows["solved_by_any"] == 0)
     order = np.lexsort((rows["C"], rows["n"], rows["d"], late))
     return [row for _, row in rows.iloc[order].iterrows()]
 
@@ -94,7 +92,7 @@ def solved(row, given) -> dict | None:
         for method in ("directions", "tree"):  # compile
             l0(*small, C=1.0, method=method)
         with clock.substituted(time.process_time):
-            asked = {"method": "search", "tol": TOL, "time_limit": given.limit}
+            asked = {"method": given.method, "tol": TOL, "time_limit": given.limit}
             began, since = time.process_time(), time.perf_counter()
             try:
                 found = l0(data.X, data.y, C=row["C"], **asked)
@@ -204,8 +202,9 @@ def summary(found: pd.DataFrame) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = {"data": None, "out": "hard_margin_loss.csv", "proofs": None, "only": "", "jobs": 1}
-    parser = parser_of(__doc__, **options, limit=60.0, largest=1e6, summary=False, check=False)
+    options = {"data": None, "out": "hard_margin_loss.csv", "proofs": None, "only": ""}
+    options |= {"method": "search", "jobs": 1, "limit": 60.0, "largest": 1e6}
+    parser = parser_of(__doc__, **options, summary=False, check=False)
     parser.add_argument("--C", type=float, nargs="+")
     given = parser.parse_args(arguments)
     if given.summary:
