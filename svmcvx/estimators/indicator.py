@@ -36,9 +36,10 @@ class ZeroOneSVMClassifier(_Searched):
 
     It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with
     the settings `form` and `M` or ``solver="scip"``, as a mixed-integer program, which needs a
-    solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved for tens of observations of
-    a few features in seconds. A search without `time_limit` and `max_iter` ends after 30 rounds,
-    some seconds: with the interval proved by then and a ``ConvergenceWarning``.
+    solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved in seconds for thousands of
+    observations of up to four features, for hundreds of five, and for tens of more. A search
+    without `time_limit` and `max_iter` ends after 30 rounds, some seconds: with the interval proved
+    by then and a ``ConvergenceWarning``.
 
     Parameters
     ----------
@@ -109,8 +110,9 @@ class RampSVMClassifier(_FreeIntercept):
 class L0SVMClassifier(_FreeIntercept):
     r"""SVM with l0-norm hinge: :math:`\tfrac12\|w\|^2 + C\sum_i 1[u_i < 1]`, with a free intercept.
 
-    The optimum is proved by the search of ``fast.l0`` among up to 60 observations, and up to 500
-    entries of a linear machine; beyond, its local search ends with a certificate that is
+    The optimum is proved by the search of ``fast.l0`` among up to 60 observations, up to 500
+    entries of a linear machine, and thousands of observations of up to four features, hundreds of
+    five; beyond, its local search ends with a certificate that is
     ``"local"``: an objective, residuals of stationarity, and the lower bound 0. With the setting
     `M` or ``solver="scip"`` it is a mixed-integer program, which needs a solver for it (``pip
     install 'svmcvx[mip]'``).

@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -48,8 +49,14 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.search.directions import Directions, column_count
 from svmcvx.fast.search.exchange import Exchange
-from svmcvx.fast.search.state import CountingSearch, RampSearch, SearchSettings, SearchState
-from svmcvx.fast.search.tree import BranchAndBound
+from svmcvx.fast.search.state import (
+    CountingSearch,
+    RampSearch,
+    SearchSettings,
+    SearchState,
+    work_of_directions,
+)
+from svmcvx.fast.search.tree import BranchAndBound, RoundSearch
 from svmcvx.formulations.base import RecoveredPoints, bound_space
 from svmcvx.formulations.conic_loss.models import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
@@ -80,6 +87,9 @@ L0_METHODS = ("auto", "local", "search", "directions", "tree")
 # Work of the local search of l0(method="local"); observations that become tight between two checks
 # of the deadline.
 LOCAL_WORK, STEPS = 2e9, 100
+# How much longer each turn of a search is than the last one, and than that of a search that has
+# proved less.
+LAG = 4.0
 # Increasing caps of the objective for the search of a first feasible point, in units of the longest
 # row.
 OBJECTIVE_CAPS = 1e4, 1e8, 1e16, 1e26
@@ -121,9 +131,10 @@ def zero_one(
         Rounds of the search.
     method : "auto", "directions" or "tree"
         "tree" decides for one observation after the other, by branch and bound. "directions" cuts
-        cells of directions of w, which needs a penalised intercept and two columns or more; with
-        up to some six it is quicker than the tree on some hundred observations. "auto" is "tree",
-        but for ``settings.few`` and ``settings.some``.
+        cells of directions of w, which needs a penalised intercept and two columns or more; it is
+        the quicker one for up to some six columns, among hundreds of observations and more. "auto"
+        runs both in turn with up to ``settings.columns`` columns (10) that are not nearly
+        dependent, and else the tree. ``attempts[-1].options`` names the one that has proved more.
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the
         search draws nothing.
@@ -265,8 +276,9 @@ def l0(
         which it chooses as "auto" of :func:`zero_one`. "local" ends at a local minimum, the
         hard-margin machine of the set that a local search has found; the lower end is 0, since no
         objective is negative. "auto", the default, searches among up to ``settings.searched_rows``
-        observations (60) and up to ``settings.searched_entries`` entries of a linear machine
-        (500), for a work of ``settings.easy``, and is "local" for more.
+        observations (60), up to ``settings.searched_entries`` entries of a linear machine (500),
+        and where few columns promise an end within a work of ``settings.easy`` (100 000
+        observations of 2 columns, 500 of 5), for that work, and is "local" for more.
 
     Returns
     -------
@@ -315,8 +327,6 @@ class _Run:
     name: str
     search: Any
     method: str = "auto"
-    # The search that has proved the bound.
-    searcher: BranchAndBound | Directions | None = None
 
     def __init__(
         self, statement: Any, monitor: Monitor, settings: SearchSettings, earlier: Floats | None
@@ -328,6 +338,9 @@ class _Run:
         self.dual: Dual = {}
         self.bound: SolverBound | None = None
         self.proof: dict[str, NDArray[Any]] = {}
+        # Searches that prove the optimum in turn, the work of the next turn, and that expected.
+        self.searches: list[RoundSearch] = []
+        self.turn, self.expected = settings.turn, 0.0
 
     def solution(self) -> Solution:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -355,18 +368,24 @@ class _Run:
                 status = self.until_the_end(pool)
         except OutOfTime:
             status = self.monitor.late
-        best, searcher = self.search.best, self.searcher
+        best = self.search.best
         self.statement = self.pooled(() if best is None else (best,))
         with uninterruptible():
             models = [] if best is None else self.models()
             self.bound = self.search.bound
-            self.proof = {} if searcher is None else searcher.proof
-        options = {"method": self.way, "nodes": 0 if searcher is None else searcher.nodes}
+            self.proof = self.searched.proof if self.searches else {}
+        options = {"method": self.way, "nodes": sum(search.nodes for search in self.searches)}
         return RecoveredPoints(models, [self.dual, {}]), status, options
 
     @property
+    def searched(self) -> RoundSearch:
+        """The search that has proved the most."""
+        return max(self.searches, key=lambda search: search.proved)
+
+    @property
     def way(self) -> str:
-        return "directions" if isinstance(self.searcher, Directions) else "branch"
+        directions = self.searches and isinstance(self.searched, Directions)
+        return "directions" if directions else "branch"
 
     def prepare(self) -> None:
         began = clock.now()
@@ -399,36 +418,51 @@ class _Run:
         return list(self.statement.recovered_models(~best.dropped, best.w, best.b))
 
     def branch(self, exchange: Exchange | None) -> BranchAndBound:
-        """Begin a tree; a proof is made from the last one."""
-        self.searcher = tree = BranchAndBound(self.search, self.settings, exchange)
-        return tree
+        return BranchAndBound(self.search, self.settings, exchange)
 
-    def searches_directions(self, columns: int) -> bool:
-        """Whether directions are searched if there are at most so many columns."""
-        takes, space = Directions.takes(self.search), self.statement.space
+    def choose(self, exchange: Exchange) -> None:
+        """Choose the searches."""
+        takes = Directions.takes(self.search)
         if self.method == "directions" and not takes:
             raise DataError(
                 "method='directions' takes a linear machine with an intercept that differs in two"
                 " columns or more, of comparable sizes, and whose optimum keeps observations of"
                 " both classes; leave method out"
             )
-        if self.method != "auto":
-            return self.method == "directions"
-        # Cells of a kernel's factor have no proof, so that branch and bound comes first.
-        first = columns <= self.settings.few and not space.factor_is_data
-        return takes and column_count(self.search) <= columns and not first
+        columns = column_count(self.search, self.settings.columns) if takes else 0
+        self.searches = []
+        if self.method != "directions":
+            self.searches.append(self.branch(exchange))
+        if self.method == "directions" or (self.method == "auto" and columns):
+            self.searches.append(Directions(self.search, self.settings, exchange))
+            self.expected = work_of_directions(self.search.first.size, columns)
 
-    def cut_directions(
-        self, pool: Executor, exchange: Exchange, most: float = math.inf
-    ) -> Status | None:
-        """Search directions until the end or a work of `most`."""
-        search, tree, before = self.search, self.searcher, self.search.proved
-        search.unresolved_bound = math.inf
-        self.searcher = directions = Directions(search, self.settings, exchange)
-        status = directions.run(pool, lambda: directions.work >= most)
-        if tree is not None and before > directions.proved:
-            self.searcher = tree
-        return status
+    def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
+        """Run the searches in turn until the first one ends, or each has done a work of `most`.
+
+        The one that has proved more has longer turns.
+        """
+        running, lag = list(self.searches), 1.0
+        while True:
+            for search in tuple(running):
+                turn = min(self.turn, most) if len(running) > 1 else most
+                turn /= 1.0 if search is running[0] else lag
+                status = search.run(pool, partial(_has_done, search, turn))
+                if status is Status.NUMERICAL and len(running) > 1:
+                    running.remove(search)
+                elif status is not None:
+                    return status
+                # After a short turn of the tree, one in which directions are expected to end.
+                if self.expected <= self.settings.easy:
+                    self.turn = max(self.turn, self.expected)
+            if self.turn >= most or (len(running) == 1 and running[0].work >= most):
+                return None
+            self.turn, lag = LAG * self.turn, LAG
+            running.sort(key=lambda search: -search.proved)
+
+
+def _has_done(search: RoundSearch, work: float) -> bool:
+    return search.work >= work
 
 
 class _RampRun(_Run):
@@ -446,7 +480,8 @@ class _RampRun(_Run):
         given_up = ((u < 0.0)[search.copies] for u in _soft_margins(search))
         for dropped in chain(sets, given_up):
             search.descend(dropped)
-        return self.branch(None).run(pool) or Status.NUMERICAL
+        self.searches = [self.branch(None)]
+        return self.in_turn(pool) or Status.NUMERICAL
 
     def models(self) -> list[Any]:
         return list(self.statement.incumbent_models())
@@ -473,18 +508,9 @@ class _L0Run(_Run):
         return exchange
 
     def until_the_end(self, pool: Executor) -> Status:
-        exchange, most = self.exchange(), self.most
-        if self.searches_directions(self.settings.few):
-            status = self.cut_directions(pool, exchange, most)
-        else:
-            later = self.searches_directions(self.settings.some)
-            tree = self.branch(exchange)
-            turn = min(most, self.settings.turn) if later else most
-            status = tree.run(pool, lambda: tree.work >= turn)
-            if status is None and later:
-                status = self.cut_directions(pool, exchange, most)
-        searcher = self.searcher
-        left = searcher is not None and math.isfinite(searcher.open_bound)
+        self.choose(self.exchange())
+        status = self.in_turn(pool, self.most)
+        left = any(math.isfinite(search.open_bound) for search in self.searches)
         return status or (Status.ITERATION_LIMIT if left else Status.NUMERICAL)
 
 
@@ -566,22 +592,16 @@ class _ZeroOneRun(_Run):
             status = self._first_point(pool, exchange)
             if status is not None:
                 return status
-        if self.searches_directions(settings.few):
-            return self.cut_directions(pool, exchange) or Status.NUMERICAL
-        later = self.searches_directions(settings.some)
-        tree = self.branch(exchange)
-        if later or not relaxed:
-            turn = settings.turn if later else settings.easy
-            status = tree.run(pool, lambda: tree.work >= turn)
-            if status is None and later:
-                status = self.cut_directions(pool, exchange) or Status.NUMERICAL
+        self.choose(exchange)
+        if not relaxed:
+            status = self.in_turn(pool, settings.easy)
             if status is not None:
                 return status
             self._relax(exchange)
-            status = search.report(tree.open_bound)
+            status = search.report(max(searched.open_bound for searched in self.searches))
             if status is not None:
                 return status
-        return tree.run(pool) or Status.NUMERICAL
+        return self.in_turn(pool) or Status.NUMERICAL
 
     def branch(self, exchange: Exchange | None) -> BranchAndBound:
         self.search.price_of_budget(float(self.dual["lam"]) if self.dual else None)
@@ -611,7 +631,8 @@ class _ZeroOneRun(_Run):
         for search.objective_cap in OBJECTIVE_CAPS:
             if search.best is not None or search.monitor.out_of_time():
                 break
-            status = self.branch(exchange).run(pool)
+            self.searches = [self.branch(exchange)]
+            status = self.in_turn(pool)
             if status not in (Status.NUMERICAL, None):
                 break
         found, search.objective_cap = search.best is not None, math.inf

@@ -83,8 +83,7 @@ def test_degenerate_data_have_the_same_optimum(name):
     X, y = DEGENERATE[name](*clouds(30, 2, seed=3))
     scale = float(np.abs(X - X.mean(axis=0)).max())
     C = 3.0 / scale**2
-    settings = SearchSettings(few=4, some=8)
-    found = L0(X, y, C=C, method="search", settings=settings)
+    found = L0(X, y, C=C, method="search")
     assert_same_optimum(found, L0(X, y, C=C, method="tree"))
     checked = sx.verify(found.proof(), X, y)
     assert checked.holds, checked.why
@@ -185,15 +184,12 @@ def test_a_search_that_is_cut_short_has_a_proved_interval():
 
 
 def test_the_search_follows_from_the_number_of_columns():
-    for columns, solver in ((3, "fast.l0/directions"), (9, "fast.l0/branch")):
-        X, y = clouds(30, columns)
-        settings = SearchSettings(few=4, some=8)
-        found = L0(X, y, C=0.1, method="search", max_iter=3, settings=settings)
-        assert found.solver == solver
+    for n, columns, solver in ((200, 3, "fast.l0/directions"), (40, 9, "fast.l0/branch")):
+        X, y = clouds(n, columns)
+        assert L0(X, y, C=10.0, method="search").solver == solver
+    # Short turns of both.
     X, y = clouds(30, 6)
-    turned = SearchSettings(few=4, some=8, turn=1.0)
-    found = L0(X, y, C=30.0, method="search", settings=turned)
-    assert found.solver == "fast.l0/directions"
+    found = L0(X, y, C=30.0, method="search", settings=SearchSettings(easy=1.0, turn=1e6))
     assert_same_optimum(found, L0(X, y, C=30.0, method="tree"))
 
 
@@ -260,12 +256,9 @@ def test_proofs_of_hostile_instances_hold_and_exclude_no_exact_optimum():
     for seed in range(30):
         X, y, weight, hyper, intercept = hostile_instance(seed)
         try:
-            settings = SearchSettings(few=4)
-            shared = {"sample_weight": weight, "intercept": intercept, "settings": settings}
+            shared = {"sample_weight": weight, "intercept": intercept, "method": "directions"}
             found = ZERO_ONE(X, y, **shared, **hyper)
         except (SolverFailed, DataError):
-            continue
-        if not found.solver.endswith("/directions"):
             continue
         checked = sx.verify(found.proof(), X, y)
         assert checked.holds, (seed, checked.why)
@@ -286,9 +279,8 @@ def test_no_end_above_the_optimum_is_proved(name, weights):
         weight = weights_of(weights, 16)
         if "k" in numbers:
             numbers = {"k": 0.25 * (16.0 if weight is None else weight.sum())}
-        settings = SearchSettings(few=4)
         try:
-            found = solve(X, y, sample_weight=weight, settings=settings, **numbers)
+            found = solve(X, y, sample_weight=weight, **numbers)
         except SolverFailed:
             continue
         proof = found.proof()

@@ -55,6 +55,8 @@ LESS, MORE = 1.0 - 2.0**-48, 1.0 + 2.0**-48
 LOW, HIGH, FIRST, SECOND, BOUND, CUT, NUMBERS = range(7)
 # Largest number of matchings of a cell, and of times that its rows are sorted.
 MATCHINGS, SORTINGS = 6, 4
+# Moves of insertion for each row, on average, after which rows are sorted in another way.
+MOVED = 32
 # Largest number of thresholds of a class that are tried at the centre of a cell.
 TRIED = 200
 # Place of a power of two by its remainder modulo 67, of which 2 generates all.
@@ -84,6 +86,41 @@ def _ranges(rows, centre, half, middle, low, high):
 
 
 @compiled(inner=True, nogil=True, allocates=True)
+def _order(keys, found):
+    """Sort numbers of rows by their keys: into as many intervals of one length, then by insertion.
+
+    Insertion that takes more than `MOVED` moves a row, as for keys of different sizes, is given up.
+    """
+    count = found.size
+    if not count:
+        return
+    low, high = math.inf, -math.inf
+    for k in found:
+        low, high = min(low, keys[k]), max(high, keys[k])
+    scale = (count - 1) / (high - low) if high > low else 0.0
+    begins, before, left = np.zeros(count + 1, np.int64), found.copy(), MOVED * count
+    scale = scale if scale < math.inf else 0.0
+    for k in before:
+        begins[np.int64((keys[k] - low) * scale) + 1] += 1
+    for i in range(count):
+        begins[i + 1] += begins[i]
+    for k in before:
+        interval = np.int64((keys[k] - low) * scale)
+        found[begins[interval]] = k
+        begins[interval] += 1
+    for i in range(1, count):
+        k, j = found[i], i
+        while j > 0 and keys[found[j - 1]] > keys[k]:
+            found[j] = found[j - 1]
+            j -= 1
+        found[j] = k
+        left -= i - j
+        if left < 0:
+            found[:] = before[np.argsort(keys[before])]
+            break
+
+
+@compiled(inner=True, nogil=True, allocates=True)
 def _sort(weight, low, high, limit, top, found, ends, sums):
     """Find the open rows, in the order of their upper ends, with the weight dropped below each.
 
@@ -98,8 +135,7 @@ def _sort(weight, low, high, limit, top, found, ends, sums):
         elif low[k] < top:
             found[count] = k
             count += 1
-    order = np.argsort(high[found[:count]])
-    found[:count] = found[:count][order]
+    _order(high, found[:count])
     less, below_top = 1.0 - 2.0 * (weight.size + 2) * UNIT, 0
     for i in range(count):
         if high[found[i]] >= top:
@@ -323,9 +359,9 @@ def _norm_below(V, rho, one, two):
 
 
 @compiled(inner=True, nogil=True)
-def _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low):
+def _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low, bound):
     """Return the least cost of thresholds of both classes with a sum of `s_low` or more, and with
-    squared norms of `norm` or more.
+    squared norms of `norm` or more; `bound` if that is no less.
     """
     lam, k, upper = price
     best, first, s_low = math.inf, counts[1] + 1, s_low * LESS
@@ -338,6 +374,8 @@ def _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low):
                 break
             found = _norm_below(V, rho, ends[0][i], ends[1][j])
             best = min(best, lam * dropped + max(found, norm))
+            if best * LESS <= bound:
+                return bound
     # The pairs that were left out cost the upper value or more.
     return best * LESS if best < upper else math.inf
 
@@ -363,9 +401,7 @@ def _bound_by_supports(
         norm = max(norms[p], 4.0 * square / (s_high * s_high))
         kept = (lam * dropped + norm) * LESS
         if rho > 0.0 and kept < upper:
-            kept = max(
-                kept, _bound_by_thresholds(ends, sums, counts, V, rho, price, norms[p], s_low)
-            )
+            kept = _bound_by_thresholds(ends, sums, counts, V, rho, price, norms[p], s_low, kept)
         if not kept > bound:
             continue
         is_lost = False
@@ -447,8 +483,8 @@ def _bound(cell, classes, price, shape, supports, scratch):
     lost = (sums[0][0] + sums[1][0]) * LESS
     paired = 0 < sizes[0] * sizes[1] <= room
     norm = 4.0 * square / (s_high * s_high)
-    bound = max(bound, _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low))
-    work += float(counts[0]) * counts[1]
+    bound = _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low, bound)
+    work += 10.0 * (counts[0] + counts[1])
     if bound >= upper:
         return work
     # Conflicts, and the interval of s.
@@ -504,8 +540,12 @@ def _bound(cell, classes, price, shape, supports, scratch):
         return work
     numbers[LOW], numbers[HIGH], numbers[FIRST], numbers[SECOND] = s_low, s_high, tops[0], tops[1]
     numbers[BOUND] = bound
-    # The cut goes through the coordinate that moves the open rows most.
-    best = -1.0
+    # The cut goes through the coordinate that moves the open rows most, if that is more than their
+    # rounding.
+    best, numbers[CUT] = 0.0, -1.0
+    for c in range(2):
+        for a in range(sizes[c]):
+            best += classes[1][c][found[c][a]]
     for e in range(d):
         mean = spread = 0.0
         for c in range(2):

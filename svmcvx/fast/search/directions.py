@@ -29,9 +29,11 @@ from svmcvx.formulations.signed_rows import Incumbent
 from svmcvx.solution import Status
 
 # Pairs of open rows of a cell up to which conflicts are looked for, of 8 bytes each.
-PAIRS = 250_000
+PAIRS = 60_000
 # Cells that a thread bounds at a time, and that a round cuts, at most.
 PART, TASKS = 32, 1024
+# Share of the work of a full round after which one ends.
+ROUND = 0.3
 # Supports that a cell is bounded by, the latest ones.
 SUPPORTS = 8
 # Half-width of cells that are not cut any further.
@@ -89,7 +91,6 @@ class Directions(RoundSearch):
         self.cells, self.unused = np.empty((0, 2 * d + NUMBERS)), list[int]()
         # Bound, number and place of each open cell.
         self.queue: list[tuple[float, int, int]] = []
-        self.work = 0.0
         # Numbers of the cells that were cut, with the coordinates.
         self.cuts: list[tuple[int, int]] | None = []
         self._supported: Incumbent | None = None
@@ -126,10 +127,18 @@ class Directions(RoundSearch):
         cells[sides, d + sides // 2] = 0.0
         # A side that cannot be bounded in time is cut in its first coordinate.
         cells[:, 2 * d + CUT] = np.where(sides < 2, 1.0, 0.0)
-        return self._add(cells, pool)
+        return self._end_round(self._add(cells, pool), TASKS)
 
     def _round(self, pool: Executor) -> Status | None:
-        """Cut the most promising cells in two."""
+        """Cut the most promising cells in two, again and again until that was some work."""
+        work = 0.0
+        while self.queue and work < ROUND * self.settings.round_work and not self.stop[0]:
+            work += self._cut(pool)
+            self.tasks = min(2 * self.tasks, TASKS)
+        return self._end_round(work, TASKS)
+
+    def _cut(self, pool: Executor) -> float:
+        """Cut the most promising cells in two; return the work."""
         search, d = self.search, self.columns.size
         upper, places = search.cutoff, list[int]()
         full = 8.0 * len(self.queue) * self.cells.shape[1] > self.settings.memory
@@ -138,9 +147,10 @@ class Directions(RoundSearch):
             bound, number, place = self.queue.pop() if full else heapq.heappop(self.queue)
             self.unused.append(place)
             cut = int(self.cells[place, 2 * d + CUT])
-            if bound >= upper:
+            # Cells above one that cannot be resolved do not raise what is proved.
+            if bound >= min(upper, search.unresolved_bound):
                 continue
-            if self.cells[place, d + cut] < NARROW:
+            if cut < 0 or self.cells[place, d + cut] < NARROW:
                 search.mark_unresolved(bound)
                 continue
             places.append(place)
@@ -154,9 +164,11 @@ class Directions(RoundSearch):
         cells[parts, cuts] += np.where(parts % 2, 1.0, -1.0) * cells[parts, d + cuts]
         return self._add(cells, pool)
 
-    def _add(self, cells: Floats, pool: Executor) -> Status | None:
-        """Bound cells, keep the open ones, and offer the best point at their centres."""
-        search, d, before = self.search, self.columns.size, self.work
+    def _add(self, cells: Floats, pool: Executor) -> float:
+        """Bound cells, keep the open ones, and offer the best point at their centres; return the
+        work.
+        """
+        search, d = self.search, self.columns.size
         self._update_supports()
         upper = search.cutoff
         price, supports = (search.lam, search.k, upper), self._packed_supports()
@@ -172,7 +184,6 @@ class Directions(RoundSearch):
 
         parts = [cells[begin : begin + PART] for begin in range(0, len(cells), PART)]
         found = list(pool.map(bound, parts))
-        self.work += sum(work for work, _ in found)
         for i in np.flatnonzero(cells[:, 2 * d + BOUND] < upper).tolist():
             place = self._place()
             self.cells[place] = cells[i]
@@ -181,7 +192,7 @@ class Directions(RoundSearch):
         _, best = min(found, key=lambda one: float(one[1][0]), default=(0.0, np.zeros(3)))
         if best[1:3].any():
             self._offer(best)
-        return self._end_round(self.work, self.work - before, TASKS)
+        return sum(work for work, _ in found)
 
     def _place(self) -> int:
         """Return an unused place for a cell."""
@@ -286,12 +297,13 @@ def _without_intercept(search: CountingSearch) -> Floats:
     return search.H if search.free else search.H[:, :-1]
 
 
-def column_count(search: CountingSearch) -> float:
-    """Return the number of columns that are not zero, without the constant feature.
-
-    It is infinite if they are almost dependent: cells are narrow in no combination of columns.
+def column_count(search: CountingSearch, most: int) -> int:
+    """Return the number of columns that are not zero, the constant apart; 0 for more than `most`,
+    and for columns that are almost dependent: cells are narrow in no combination of columns.
     """
     H = _without_intercept(search)
     H = H[:, H.any(axis=0)]
+    if not 0 < H.shape[1] <= most:
+        return 0
     values = np.linalg.svd(H / np.linalg.norm(H, axis=0), compute_uv=False)
-    return H.shape[1] if values[-1] >= DEPENDENT * values[0] else math.inf
+    return H.shape[1] if values[-1] >= DEPENDENT * values[0] else 0

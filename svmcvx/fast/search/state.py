@@ -60,11 +60,12 @@ class SearchSettings:
         factor, and the number of columns for more.
     joining : int
         Number of observations that join a working set in a round.
-    few, some : int
-        Numbers of columns, the constant apart, up to which ``method="auto"`` searches directions:
-        up to `few` at once, up to `some` after branch and bound has not ended in the work `turn`.
+    columns : int
+        Number of columns, the constant apart, up to which ``method="auto"`` searches directions, in
+        turn with branch and bound.
     turn : float
-        See `some`.
+        Work of the first turn, which is branch and bound's. The first turn of directions has the
+        work that these are expected to take, if that is at most `easy`.
     """
 
     rounds: int = 2
@@ -78,15 +79,20 @@ class SearchSettings:
     whole: int = 3000
     rank: int = 40
     joining: int = 300
-    few: int = 0
-    some: int = 0
-    turn: float = 2e8
+    columns: int = 10
+    turn: float = 2e7
 
     def ends_soon(self, statement: L0) -> bool:
         """Whether the size promises that a search ends."""
         n, space = statement.y.size, statement.space
         columns = space.X.shape[1] if space.is_linear else math.inf
-        return n <= self.searched_rows or n * columns <= self.searched_entries
+        few = n <= self.searched_rows or n * columns <= self.searched_entries
+        return few or (columns <= self.columns and work_of_directions(n, columns) <= self.easy)
+
+
+def work_of_directions(n: int, columns: float) -> float:
+    """Return a work within which most searches over directions end: 10·4^d cells of 100nd."""
+    return float(1000.0 * 4.0**columns * n * columns)
 
 
 @dataclass

@@ -73,8 +73,8 @@ class RoundSearch(ABC):
     ) -> None:
         self.search, self.settings, self.exchange = search, settings, exchange
         self.queue: list[Any] = []
-        self.tasks, self.nodes, self.proved = tasks, 0, 0.0
-        self._begun = False
+        self.tasks, self.nodes, self.work, self.proved = tasks, 0, 0.0, 0.0
+        self._begun, self._unresolved = False, math.inf
 
     @property
     @abstractmethod
@@ -87,6 +87,7 @@ class RoundSearch(ABC):
 
     def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
         """Search to the end; None if `enough`, called before each round, is true earlier."""
+        self.search.unresolved_bound = self._unresolved
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None
             if not self._begun:
@@ -94,6 +95,7 @@ class RoundSearch(ABC):
                 status = self._begin(pool)
             while status is None and not enough():
                 status = self._round(pool)
+        self._unresolved = self.search.unresolved_bound
         return status
 
     @abstractmethod
@@ -102,15 +104,16 @@ class RoundSearch(ABC):
     @abstractmethod
     def _round(self, pool: Executor) -> Status | None: ...
 
-    def _end_round(self, work: float, done: float, most: int) -> Status | None:
-        """Search beside the open part, and report; `done` of all `work` sets the next tasks."""
+    def _end_round(self, work: float, most: int) -> Status | None:
+        """Search beside the open part, and report; the round's work sets the next tasks."""
+        self.work += work
         if self.exchange is not None:
-            self.exchange.keep_up(work, self.stop)
+            self.exchange.keep_up(self.work, self.stop)
         if self.open_bound >= self.search.cutoff:
             self.queue.clear()
-        if done < 0.5 * self.settings.round_work:
+        if work < 0.5 * self.settings.round_work:
             self.tasks = min(2 * self.tasks, most)
-        elif done > self.settings.round_work:
+        elif work > self.settings.round_work:
             self.tasks = max(self.tasks // 2, 1)
         self.proved = max(self.proved, self.search.proved_with(self.open_bound))
         status: Status | None = self.search.report(self.open_bound)
@@ -141,10 +144,6 @@ class BranchAndBound(RoundSearch):
         if self.record is None or not self.search.is_repeatable:
             return {}
         return self.record.arrays(self.search)
-
-    @property
-    def work(self) -> float:
-        return self.nodes * self.node_work
 
     def _begin(self, pool: Executor) -> Status | None:
         search, r = self.search, self.HT.shape[0]
@@ -224,7 +223,7 @@ class BranchAndBound(RoundSearch):
         best = min(found, key=lambda dived: dived.value, default=None)
         if best is not None and best.value < upper:
             search.try_point(best.point)
-        return self._end_round(self.work, (self.nodes - before) * self.node_work, TASKS)
+        return self._end_round((self.nodes - before) * self.node_work, TASKS)
 
     def _refined_leaf(self, node: TreeNode, upper: float) -> tuple[float, Leaf | None]:
         """Return a better bound of a leaf in this arithmetic, and its multipliers."""
