@@ -55,7 +55,14 @@ def norm_above(x: Floats) -> float:
 
 def row_norms_squared(X: Any) -> NDArray[Any]:
     if sp.issparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        found, used = np.zeros(X.shape[0]), np.flatnonzero(np.diff(X.indptr))
+        # Squares of many rows at once would take fresh memory, which costs more than they do.
+        step = max(1, 2**14 * used.size // max(X.nnz, 1))
+        for some in (used[first : first + step] for first in range(0, used.size, step)):
+            first = X.indptr[some[0]]
+            part = X.data[first : X.indptr[some[-1] + 1]]
+            found[some] = np.add.reduceat(part * part, X.indptr[some] - first)
+        return found
     return np.asarray(np.einsum("ij,ij->i", X, X))
 
 

@@ -191,8 +191,12 @@ class FeatureSpace(ABC):
 
 def with_constant(X: Features) -> Features:
     """Return the data with a constant column 1 appended."""
-    ones = np.ones((X.shape[0], 1))
-    return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
+    n, d = X.shape
+    if not sp.issparse(X):
+        return np.hstack([X, np.ones((n, 1))])
+    ends, moved = X.indptr[1:], np.arange(n + 1, dtype=X.indptr.dtype)
+    parts = np.insert(X.data, ends, 1.0), np.insert(X.indices, ends, d), X.indptr + moved
+    return sp.csr_array(parts, shape=(n, d + 1))
 
 
 # Share of non-zero entries from which sparse data with a free intercept are treated as dense: this
@@ -233,7 +237,7 @@ class LinearSpace(FeatureSpace):
     @cached_property
     def _feature_rows(self) -> Rows:
         """The rows as they were passed, without a constant column, if they are not centred."""
-        return Rows(self.data.X) if self.intercept == "penalised" else self.rows
+        return Rows(self.data.X, self.rows.norms) if self.intercept == "penalised" else self.rows
 
     @property
     def factor_is_data(self) -> bool:

@@ -120,7 +120,7 @@ def test_ties_of_votes_are_broken_by_scores_or_by_order(break_ties):
 @pytest.mark.parametrize("solver", ["auto", "clarabel"])
 @pytest.mark.parametrize(
     "face",
-    [sx.PSVMClassifier(p=1.5, C=1e3, kernel="rbf"), sx.ODMLClassifier(), sx.M3SVMClassifier()],
+    [sx.PSVMClassifier(p=1.5, C=1e3, kernel="rbf"), sx.ODMLClassifier(C=1e3), sx.M3SVMClassifier()],
 )
 def test_a_limit_on_iterations_warns_and_leaves_the_interval(monkeypatch, face, solver):
     polish = "svmcvx.formulations.margin.solve_support_equations"

@@ -32,7 +32,7 @@ NO_INTERCEPT = {
 # One face a class. That weights are copies, and scores of rows alone, are checked to 1e-7 of the
 # scores.
 FACES = [
-    sx.PSVMClassifier(multiclass="ovr"),
+    sx.PSVMClassifier(multiclass="ovr", tol=1e-10),
     sx.ODMClassifier(intercept=False, solver="fast"),
     sx.ODMLClassifier(tol=1e-10),
     sx.MulticlassSVMClassifier(tol=1e-10),

@@ -45,7 +45,7 @@ odml_problems = weights(
     ("lam1", "lam2", "C"), (0.0, 0.0, 1.0), (1.0, 0.5, 10.0), (100.0, 3.0, 100.0)
 )
 MACHINES = {
-    "psvm": (psvm, sx.psvm_dual, psvm_problems, ("newton",)),
+    "psvm": (psvm, sx.psvm_dual, psvm_problems, ("newton", "auto")),
     "odm": (odm, sx.odm_primal, odm_problems, ("newton", "dcd")),
     "odml": (odml, sx.odml_primal, odml_problems, ("newton", "dcd", "unwhitened")),
 }
@@ -142,6 +142,52 @@ def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p)
         overlap(statement.certify(model, {"alpha": point.alpha}), direct, gap=1e-8)
 
 
+def sparse_rows(seed, n=80, d=300):
+    """Rows of about eight entries, with equal ones and one without entries, and weights."""
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=8 / d, rng=rng, format="csr")
+    X = sp.csr_array(sp.vstack([X, X[:10], sp.csr_array((1, d))]))
+    y = np.where(X @ rng.normal(size=d) + 0.2 * rng.normal(size=n + 11) > 0, 1, -1)
+    return X, y, rng.integers(0, 3, n + 11) + (np.arange(n + 11) < 20)
+
+
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 3.0])
+@pytest.mark.parametrize("C", [1e-5, 1.0, 100.0])
+def test_coordinate_ascent_on_sparse_rows_agrees_and_makes_nothing_dense(
+    intercept, p, C, monkeypatch
+):
+    X, y, weight = sparse_rows(3)
+    solve = partial(psvm, X, y, C=C, p=p, sample_weight=weight, intercept=intercept)
+    other = solve(method="newton")
+    toarray = sp.csr_array.toarray
+
+    def of_few(A, *others):
+        assert A.shape[1] < X.shape[1], "made dense"
+        return toarray(A, *others)
+
+    monkeypatch.setattr(sp.csr_array, "toarray", of_few)
+    fast = solve(method="dcd")
+    monkeypatch.undo()
+    assert fast.status == "optimal"
+    assert fast.solver == "fast.psvm/dcd"
+    overlap(fast, other)
+    again = solve(method="dcd")
+    assert np.array_equal(again.model.coef, fast.model.coef)
+    assert solve(method="dcd", warm_start=fast).warm_start_used
+    # The same rows as dense ones, with other rounding.
+    overlap(psvm(X.toarray(), y, **solve.keywords, method="dcd"), fast)
+
+
+def test_coordinate_ascent_obeys_its_limits():
+    X, y = sx.synthetic.outlier_data(120, 3, sigma=0.5, outliers="spread", seed=3)
+    solve = partial(psvm, X, y, C=1e3, method="dcd", tol=1e-9)
+    assert solve(max_iter=2).status == "iteration_limit"
+    assert solve(callback=lambda progress: progress.iteration == 3).status == "interrupted"
+    assert solve(time_limit=1e-9).status == "time_limit"
+    assert solve(max_iter=2).certificate.lower is not None
+
+
 def test_a_warm_start_that_does_not_fit_is_refused():
     X, y = design("plain", 7, n=60, d=4)
     band, blend = {"C1": 3.0, "C2": 2.0, "D": 0.2}, {"lam1": 1.0, "lam2": 1.0, "C": 5.0}
@@ -220,12 +266,14 @@ def test_large_weights_and_a_class_of_one_point_do_not_stall(p, C, seed):
         (odml, {"lam1": 0.0, "C": 1e4}, "newton"),
         (odml, {"lam1": 1.0, "C": 1.0, "kernel": "rbf"}, "dcd"),
         (odml, {"lam1": 0.0, "C": 1e9, "max_iter": 3}, "newton"),
-        (psvm, {"p": 1.5}, "newton"),
+        (psvm, {"p": 1.0}, "dcd"),
+        (psvm, {"p": 1.0, "C": 1e4}, "dcd+newton"),
+        (psvm, {"p": 2.0}, "newton"),
     ],
 )
 def test_defaults_choose_by_the_documented_rule(solver, settings, method):
     others = {odm: {"C2": 1.0, "D": 0.1}, odml: {"lam2": 1.0}, psvm: {"C": 1.0}}[solver]
-    found = solver(*design("plain", 2), **others, **settings)
+    found = solver(*design("plain", 2), **(others | settings))
     assert found.solver == f"fast.{solver.__name__}/{method}"
 
 
@@ -255,7 +303,7 @@ def test_a_start_at_the_optimum_takes_fewer_iterations_and_any_start_has_the_sam
         assert other.certificate.is_certified(1e-9)
         assert other.certificate.lower <= cold.certificate.upper
         assert other.certificate.upper >= cold.certificate.lower
-    if settings.get("p") != 1.0:  # whose answer comes from another method without a start
+    if settings.get("p") != 1.0:  # whose answer comes from coordinate ascent, in other rounds
         assert warm.attempts[0].iterations < cold.attempts[0].iterations
 
 

@@ -106,9 +106,9 @@ def test_a_start_that_leads_nowhere_is_followed_by_none(monkeypatch):
     first = sx.fast.psvm(X, y, C=1.0, p=1.5)
     solve = linear._solve_linear
 
-    def stalls(statement, monitor, start):
+    def stalls(statement, monitor, start, *others):
         if start is None:
-            return solve(statement, monitor, start)
+            return solve(statement, monitor, start, *others)
         monitor.report(3, first.certificate.lower / 2, first.certificate.upper * 2)
         models, duals = statement.trivial()
         return RecoveredPoints(models, duals), sx.Status.INACCURATE, {"method": "newton"}
@@ -116,7 +116,12 @@ def test_a_start_that_leads_nowhere_is_followed_by_none(monkeypatch):
     monkeypatch.setattr(linear, "_solve_linear", stalls)
     seen = []
     found = sx.fast.psvm(
-        X, y, C=2.0, p=1.5, warm_start=first, callback=lambda p: seen.append(p) and None
+        *(X, y),
+        C=2.0,
+        p=1.5,
+        warm_start=first,
+        method="newton",
+        callback=lambda p: seen.append(p) and None,
     )
     warm, cold = found.attempts
     assert (warm.warm_start_used, cold.warm_start_used) == (True, False)

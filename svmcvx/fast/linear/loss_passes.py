@@ -72,13 +72,13 @@ def band(C1: float, C2: float, D: float) -> LinearLoss:
 
 
 @compiled(inner=True, nogil=True, error_model="numpy")
-def _root(nu, sigma, p):
-    power = 1.0 / (p - 1.0)
+def _root(nu, linear, weight, power):
+    """Return the root r of `linear` r + `weight` r^`power` = ν > 0, for a power of at least 1."""
     # Each term alone bounds the root from above.
-    r = min(nu / p, (nu / sigma) ** (p - 1.0))
+    r = min(nu / linear, (nu / weight) ** (1.0 / power))
     for _ in range(60):
-        t = sigma * r ** (power - 1.0)
-        step = (r * (p + t) - nu) / (p + power * t)
+        t = weight * r ** (power - 1.0)
+        step = (r * (linear + t) - nu) / (linear + power * t)
         r -= step
         # Two roundings.
         if step <= 4e-16 * r:
@@ -107,13 +107,13 @@ def prox_one(loss, z, a, c, sigma):
         value = lower * z * z
         return p * lower * z, p * (p - 1.0) * lower, value, value
     if loss.kind == ENVELOPE:
-        true = c * z**p if z > 0.0 else 0.0
+        true = loss_one(loss, z, c)
         share = a / c
         nu = share + sigma * z
         if nu <= 0.0:
             return 0.0, 0.0, -0.5 * c * share * share / sigma, true
-        r = _root(nu, sigma, p)
         power = 1.0 / (p - 1.0)
+        r = _root(nu, p, sigma, power)
         t = r ** (power - 1.0)
         beta = p * r
         slope = c * p * sigma / (p + sigma * power * t)
@@ -127,6 +127,58 @@ def prox_one(loss, z, a, c, sigma):
         return 2.0 * c * loss.C2 * (z + loss.D), 2.0 * c * loss.C2, value, value
     value = c * loss.C1 * (z - loss.D) ** 2
     return 2.0 * c * loss.C1 * (z - loss.D), 2.0 * c * loss.C1, value, value
+
+
+@compiled(inner=True, nogil=True, error_model="numpy")
+def loss_one(loss, z, c):
+    if loss.kind == BAND:
+        outside = abs(z) - loss.D
+        return c * (loss.C1 if z > 0.0 else loss.C2) * outside**2 if outside > 0.0 else 0.0
+    if z <= 0.0:
+        return 0.0
+    p = loss.p
+    return c * (z if p == 1.0 else z * z if p == 2.0 else z**p)
+
+
+@compiled(inner=True, nogil=True, error_model="numpy")
+def maximiser_one(loss, z, q, c):
+    r"""Return argmax_α :math:`\alpha z - \ell^*(\alpha) - \tfrac12 q\alpha^2`."""
+    if loss.kind == BAND:
+        outside = abs(z) - loss.D
+        weight = 0.5 / (c * (loss.C1 if z > 0.0 else loss.C2))
+        return math.copysign(outside / (q + weight), z) if outside > 0.0 else 0.0
+    if z <= 0.0:
+        return 0.0
+    p = loss.p
+    if p == 1.0:
+        return min(z / q, c)
+    if p == 2.0:
+        return z / (q + 0.5 / c)
+    if p < 2.0:
+        # The slack is a convex power of the multiplier.
+        return c * p * _root(z, q * c * p, 1.0, 1.0 / (p - 1.0))
+    return c * p * _root(z, 1.0, q * c * p, p - 1.0) ** (p - 1.0)
+
+
+@compiled(inner=True, nogil=True, error_model="numpy")
+def violation_one(loss, z, alpha, c, low, high):
+    """Return the derivative of the dual in α, 0 at a kink or an end where α is best, and whether it
+    is best there by more than the violations of others, from `low` to `high`.
+    """
+    if loss.kind == BAND:
+        if alpha == 0.0:
+            outside = abs(z) - loss.D
+            rests = outside < -max(high, -low)
+            return math.copysign(outside, z) if outside > 0.0 else 0.0, rests
+        weight = 0.5 / (c * (loss.C1 if alpha > 0.0 else loss.C2))
+        return z - math.copysign(loss.D, alpha) - weight * alpha, False
+    if alpha <= 0.0:
+        return max(z, 0.0), z < low
+    p = loss.p
+    if p == 1.0:
+        return (min(z, 0.0), z > high) if alpha >= c else (z, False)
+    slack = alpha / (c * p)
+    return z - (slack if p == 2.0 else slack ** (1.0 / (p - 1.0))), False
 
 
 @compiled(inner=True, nogil=True, error_model="numpy")

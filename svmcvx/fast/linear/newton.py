@@ -39,7 +39,7 @@ import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -69,6 +69,9 @@ from svmcvx.numerical import (
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import OutOfTime
 from svmcvx.system.memory import SMALL_ENTRIES
+
+# Products of conjugate gradients in one step, at most.
+CONJUGATE_STEPS = 500
 
 
 def minimise(
@@ -137,7 +140,10 @@ class _Descent:
         self.problem, self.monitor, self.rows, self.settings = problem, monitor, rows, settings
         self.w, self.b, self.sigma, self.q = w, b, sigma, q
         self.best = BestPoint(w.copy(), b, rows.best_alpha, rows.expansion)
-        self.polish = Polish(rows) if Polish.applies(problem, rows) else None
+        applies = rows.whole and Polish.applies(problem)
+        self.polish = Polish(cast(LinearProblem, problem)) if applies else None
+        # Whether conjugate gradients may be less work than a sparse system.
+        self.iterates = rows.whole and sp.issparse(rows.problem.X)
         # Steps so far, and those up to the last progress; steps without progress that count; the
         # best of the gap and of the lower bound.
         self.steps, self.improved, self.idle = 0, 0, 0
@@ -185,7 +191,10 @@ class _Descent:
             grow_sigma = part <= 0.1 * left or negligible
         if status is None and (self._exhausted(negligible or grow_sigma) or not math.isfinite(gap)):
             status = Status.INACCURATE
-        if status is None and self.polish is not None and (end := self.polish(grow_sigma)):
+        end = None
+        if status is None and self.polish is not None:
+            end = self.polish(rows.alpha, np.flatnonzero(rows.slope), end_of_round=grow_sigma)
+        if end is not None:
             w, b, alpha, sums = end
             lower, upper, better_lower, _ = best.update(m, w, b, sums, w)
             if better_lower:
@@ -245,12 +254,19 @@ class _Descent:
         r"""Return the solution (dw, db) of :math:`(I + X'SX)\,dw = -g`, S the losses' curvature.
 
         It is solved in w, or as :math:`(S^{-1} + XX')\nu = -Xg` on fewer curved rows in memory, by
-        a Cholesky factor up to ``direct_work`` operations, else by conjugate gradients.
+        a Cholesky factor up to ``direct_work`` operations, else by conjugate gradients; on many
+        sparse rows by these as long as they end with less work than a factor.
         """
         problem, margins = self.problem, self.rows
         d, curved = problem.d, margins.curved()
         if curved == 0:
             return -gradient, 0.0
+        if self.iterates and d <= curved:
+            most = int(system_work(margins.problem, curved) / (2.0 * curved * problem.entries + d))
+            found = self._iterated_step(gradient, bias_gradient, accuracy, most)
+            if found is not None:
+                return found
+            self.iterates = False
         small = min(curved, d) if margins.whole else d
         work = curved * problem.entries * min(problem.entries, small) + small**3 / 3.0
         limit = self.settings.direct_work * (1.0 if problem.smooth else 10.0)
@@ -269,12 +285,14 @@ class _Descent:
             except (sl.LinAlgError, ValueError):
                 # Not positive definite to rounding: conjugate gradients go on without a factor.
                 pass
-        return self._iterated_step(gradient, bias_gradient, accuracy)
+        return self._iterated_step(gradient, bias_gradient, accuracy) or (-gradient, 0.0)
 
     def _iterated_step(
-        self, gradient: Floats, bias_gradient: float, accuracy: float
-    ) -> tuple[Floats, float]:
-        """Conjugate gradients on (w, b), preconditioned by the diagonal."""
+        self, gradient: Floats, bias_gradient: float, accuracy: float, most: int = CONJUGATE_STEPS
+    ) -> tuple[Floats, float] | None:
+        """Conjugate gradients on (w, b), preconditioned by the diagonal; None without a step, or if
+        fewer products than CONJUGATE_STEPS are allowed and needed.
+        """
         problem, margins, d = self.problem, self.rows, self.problem.d
         squares, total = margins.diagonal()
         diagonal = np.append(1.0 + squares, total * (1.0 + BIAS_DAMPING))
@@ -287,17 +305,40 @@ class _Descent:
             out[d] = moved + BIAS_DAMPING * total * db if problem.bias else 0.0
             return out
 
-        step = conjugate_gradients(
+        limit = min(most, CONJUGATE_STEPS)
+        step, products, _ = conjugate_gradients(
             product,
             np.append(-gradient, -bias_gradient),
             lambda r: r / diagonal,
             accuracy=accuracy,
-            limit=CONJUGATE_STEPS,
+            limit=limit,
             stop=self.monitor.out_of_time,
-        ).x
-        if not step.any():
-            return -gradient, 0.0
+        )
+        if not step.any() or products == limit < CONJUGATE_STEPS:
+            return None
         return step[:d], float(step[d]) if problem.bias else 0.0
+
+
+def system_work(problem: LinearProblem, curved: float) -> float:
+    """Return the work of a Newton system with so many curved rows, in entries of a row that
+    coordinate ascent reads in the same time.
+    """
+    small, whole = min(curved, float(problem.d)), curved / problem.n
+    if not sp.issparse(problem.X):
+        return (curved * problem.d * small + small**3 / 3.0) / AT_ONCE
+    primal = problem.d <= curved
+    pairs = 0.5 * curved * problem.entries**2 if primal else problem.pairs * whole**2
+    return pairs + small**3 / 3.0 / AT_ONCE
+
+
+def newton_work(problem: LinearProblem) -> float:
+    """Return the work of Newton's method, roughly, in the same unit."""
+    n, steps, curved = problem.n, *(SMOOTH if problem.smooth else AUGMENTED)
+    curved *= n
+    system = system_work(problem, curved)
+    if sp.issparse(problem.X) and problem.d <= curved:
+        system = min(system, PRODUCTS * (2.0 * curved * problem.entries + problem.d))
+    return steps * (STEP_WORK + 10.0 * n + system)
 
 
 def _best_bias(rows: Margins, b: float, sigma: float) -> float:
@@ -334,8 +375,12 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
 REFRESH = 20
 # The bias has no penalty; this share of the sum of second derivatives keeps its row regular.
 BIAS_DAMPING = 1e-12
-# Products of conjugate gradients in one step, at most.
-CONJUGATE_STEPS = 500
+# Multiplications of a matrix product in the time in which coordinate ascent reads an entry.
+AT_ONCE = 64.0
+# The same of the fixed work of a Newton step, and products of conjugate gradients in one.
+STEP_WORK, PRODUCTS = 1e4, 60.0
+# Steps of Newton's method, about, and the share of curved rows in them: smooth losses, others.
+SMOOTH, AUGMENTED = (5.0, 0.5), (25.0, 0.25)
 # First penalty σ of the augmented Lagrangian, without and with multipliers to start from; without
 # them σ times the weight times the squared norm of an observation is at most STIFFNESS.
 FIRST_SIGMA, WARM_SIGMA, STIFFNESS = 1.0, 100.0, 1e4
@@ -409,6 +454,11 @@ class LinearProblem(LinearTerms):
         other = copy(self)
         other.X = X
         return other
+
+    @cached_property
+    def pairs(self) -> float:
+        """Multiplications of the sparse product XX'."""
+        return float((np.bincount(self.X.indices).astype(np.float64) ** 2).sum())
 
     def primal_of(self, alpha: Floats) -> Floats:
         w = np.asarray(self.X.T @ (self.y * alpha))
@@ -778,20 +828,23 @@ class Polish:
     are equal.
     """
 
-    def __init__(self, rows: Margins) -> None:
-        self.rows = rows
+    def __init__(self, problem: LinearProblem) -> None:
+        self.problem = problem
         self.before = self.tried = np.zeros(0, dtype=np.intp)
 
     @staticmethod
-    def applies(terms: LinearTerms, rows: Margins) -> bool:
+    def applies(terms: LinearTerms) -> bool:
         plain = terms.linear_term is None and not terms.variance and not terms.kernel_expansion
-        return rows.whole and terms.loss.kind == HINGE and plain
+        return terms.loss.kind == HINGE and plain
 
-    def __call__(self, end_of_round: bool) -> tuple[Floats, float, Floats, RowSums] | None:
+    def __call__(
+        self, alpha: Floats, free: NDArray[np.intp], *, end_of_round: bool = False
+    ) -> tuple[Floats, float, Floats, RowSums] | None:
         """Solve for the multipliers that were free before, or are few at the end of a round; return
         w, b, α and sums.
         """
-        free, equations = np.flatnonzero(self.rows.slope), self.rows.problem.d + 1
+        m, c = self.problem, self.problem.c
+        equations = m.d + 1
         before, self.before = self.before, free
         # The system takes the cube of their number.
         if not 0 < free.size <= min(4 * equations, 1000) or np.array_equal(free, self.tried):
@@ -799,9 +852,8 @@ class Polish:
         if not (end_of_round and free.size <= equations) and not np.array_equal(free, before):
             return None
         self.tried = free
-        m, c = self.rows.problem, self.rows.problem.c
-        v = np.where(self.rows.alpha >= c, c, 0.0)
-        v[free] = self.rows.alpha[free]
+        v = np.where(alpha >= c, c, 0.0)
+        v[free] = alpha[free]
         v *= m.y
         Z = m.X[free]
         system = Z @ Z.T
@@ -819,4 +871,5 @@ class Polish:
             return None
         v[free] = np.clip(inside, 0.0, c[free]) * m.y[free]
         w = np.asarray(m.X.T @ v)
-        return w, b, v * m.y, m.sums_of(v * m.y, self.rows.loss_of(w, b))
+        loss = m.loss_at(np.asarray(m.X @ w), b, np.zeros(m.n))
+        return w, b, v * m.y, m.sums_of(v * m.y, loss)

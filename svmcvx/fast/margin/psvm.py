@@ -1,10 +1,11 @@
-r"""Specialised solvers of the pSVM: pSMO for kernels, Newton's method without a Gram matrix for
-linear ones.
+r"""Specialised solvers of the pSVM: pSMO for kernels, coordinate ascent and Newton's method without
+a Gram matrix for linear ones.
 
 The statement is that of :mod:`svmcvx.formulations.margin`, and so is the certificate.
 
-**Linear.** For p ≥ 2 Newton's method (:mod:`svmcvx.fast.linear.newton`) minimises the primal in (w,
-b); for p < 2 it minimises the subproblems of the augmented Lagrangian method.
+**Linear.** Dual coordinate ascent (:mod:`svmcvx.fast.linear.ascent`) or, where it is slow, Newton's
+method (:mod:`svmcvx.fast.linear.newton`): for p ≥ 2 on the primal in (w, b), for p < 2 on the
+subproblems of the augmented Lagrangian method.
 
 **Without a free intercept** the dual has a box alone, and the steps of pSMO change one multiplier.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,19 +34,19 @@ from svmcvx.fast.core.monitor import (
     solve,
     start_of,
 )
-from svmcvx.fast.core.rows import GramRows, RowCacheSettings, Rows, kernel_rows
+from svmcvx.fast.core.rows import RowCacheSettings, Rows, kernel_rows
+from svmcvx.fast.linear.ascent import solve_rows
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import LinearProblem, kernel_for, linear_model, minimise
+from svmcvx.fast.linear.newton import LinearProblem, kernel_for, linear_model
 from svmcvx.fast.margin.decomposition import (
-    FEW,
     Decomposition,
     DecompositionSettings,
     LowRankNewton,
     LowRankSettings,
 )
 from svmcvx.fast.margin.smo_passes import near_best_bias
-from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, LinearSpace, feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
@@ -63,7 +64,7 @@ from svmcvx.numerical import estimated_rounding
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 
-KERNEL_METHODS, LINEAR_METHODS = ("auto", "smo"), ("auto", "newton")
+KERNEL_METHODS, LINEAR_METHODS = ("auto", "smo"), ("auto", "newton", "dcd")
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def psvm(
     p : float
         Exponent of the hinge, any real number of at least 1, the default.
     max_iter : int
-        Rounds: working sets with a kernel, Newton steps without.
+        Rounds: working sets with a kernel, without one Newton steps and rounds of up to 20 epochs.
     cache_size : float
         With a kernel: megabytes of stored kernel rows, 500 by default; no other memory grows with
         n². If there is no room for a tenth of the rows, none are stored
@@ -133,13 +134,14 @@ def psvm(
         With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid,
         callable, precomputed) are tested, which needs the Gram matrix.
     method : str
-        With a kernel ``"auto"`` or ``"smo"``; without one ``"auto"`` or ``"newton"``. ``"auto"``
-        takes pSMO for linear machines with p = 1, few observations, and C that is small for their
-        number and norms; it solves ``kernel="linear"`` on the data themselves, with a linear model,
-        if the scales of the columns are so different that inner products lose the small ones, or C
-        is so large that pair steps are slow.
+        With a kernel ``"auto"`` or ``"smo"``; without one ``"auto"``, ``"newton"`` or ``"dcd"``,
+        coordinate ascent on the dual. ``"auto"`` takes this as long as the rate at which its gap
+        falls promises less work than Newton's method, and then that; it solves ``kernel="linear"``
+        on the data themselves, with a linear model, if the scales of the columns are so different
+        that inner products lose the small ones, or C is so large that pair steps are slow.
     seed : int
-        With a kernel: of the first working set. Same seed, same result.
+        Of the first working set with a kernel, and of the order of coordinates without. Same seed,
+        same result.
 
     Notes
     -----
@@ -199,52 +201,43 @@ def psvm(
     earlier = earlier_solution(given)
 
     def run(monitor: Monitor, start: Any) -> Found:
-        few = method == "auto" and start is None and _few(statement)
-        if linear and not few:
-            return _solve_linear(statement, monitor, start)
-        every = np.arange(data.n)
-        rows = (
-            GramRows(np.ascontiguousarray(space.block(every, every)))
-            if linear
-            else kernel_rows(
-                space, cache_size=cache_size, float32=float32_cache, settings=settings.rows
-            )
+        if linear:
+            return _solve_linear(statement, monitor, start, method, seed)
+        rows = kernel_rows(
+            space, cache_size=cache_size, float32=float32_cache, settings=settings.rows
         )
         low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
-        found, status, options = _solve_kernel(
+        return _solve_kernel(
             statement, rows, low_rank, monitor, start, seed, settings.decomposition
         )
-        if linear and status is Status.INACCURATE:
-            return _solve_linear(statement, monitor, None)
-        return found, status, options
 
     start = None if earlier is None else _start_from(statement, earlier, warm)
     return solve(statement, run, start, limits, name="fast.psvm/{method}")
-
-
-def _few(statement: PSVM) -> bool:
-    """Whether pair steps beat Newton's method on linear data: few rows, small C for their norms."""
-    space, n = statement.space, statement.y.size
-    if not (space.is_linear and space.intercept == "free" and statement.p == 1 and n <= FEW):
-        return False
-    return bool(statement.C * float(space.diagonal().sum()) * n <= 3e6)
 
 
 # Coefficients and intercept to start from, and multipliers where they are known.
 LinearStart: TypeAlias = tuple[Floats, float, Floats | None]
 
 
-def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) -> Found:
+def _solve_linear(
+    statement: PSVM,
+    monitor: Monitor,
+    start: LinearStart | None,
+    method: str = "auto",
+    seed: int = 0,
+) -> Found:
     space, p = statement.space, statement.p
     free = space.intercept == "free"
     X, centre = _features(space)
     c = statement.C * statement.weight
-    problem = LinearProblem(X, statement.y, c, hinge_power(p), bias=free)
+    norms = None if free else cast(LinearSpace, space).rows.norms
+    problem = LinearProblem(X, statement.y, c, hinge_power(p), bias=free, norms=norms)
     w, b, alpha = start or (None, 0.0, None)
     if w is not None:
         b = b + float(centre @ w) if free else 0.0
-    alpha = None if problem.smooth else alpha
-    point, status = minimise(problem, monitor, w=w, b=b, alpha=alpha)
+    (point, *_), status, options = solve_rows(
+        problem, monitor, method, w=w, b=b, alpha=alpha, seed=seed
+    )
     biases = [point.b]
     if free and (p == 1 or (status is not Status.OPTIMAL and not problem.smooth)):
         # For p = 1 the bias of the method is optimal for an envelope, whose interval of optimal
@@ -259,7 +252,6 @@ def _solve_linear(statement: PSVM, monitor: Monitor, start: LinearStart | None) 
     if not free and status is Status.INACCURATE and statement.y.size <= 1000:
         more = statement.recover(point.alpha)
         found = RecoveredPoints([*found.models, *more.models], [*found.duals, *more.duals])
-    options: dict[str, Any] = {"method": "newton", "steps": point.steps}
     return found, status, options if problem.smooth else {**options, "sigma": point.sigma}
 
 

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
-import scipy.sparse as sp
 
 from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
@@ -45,11 +44,11 @@ from svmcvx.fast.core.monitor import (
     start_of,
 )
 from svmcvx.fast.core.rows import PartialFactor, seconds_of_entry
+from svmcvx.fast.linear.ascent import epoch_work, solve_rows
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.loss_passes import band, hinge_power
 from svmcvx.fast.linear.newton import (
     REFRESH,
-    BestPoint,
     LinearNewtonSettings,
     LinearProblem,
     earlier_point,
@@ -58,7 +57,6 @@ from svmcvx.fast.linear.newton import (
     minimise,
     minimise_on_factor,
 )
-from svmcvx.fast.margin_distribution.coordinate_ascent_passes import ascend_rows
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -72,11 +70,9 @@ from svmcvx.system.deadline import current
 
 METHODS = ("auto", "newton", "dcd")
 # Largest cost times the largest squared norm of a row, a measure of the condition, with which
-# method="auto" chooses coordinate ascent; rounds after which it continues with Newton's method, of
-# about the same work; rounds from which the rate of the gap is estimated.
-CONDITION, ROUNDS, RATED = 1e5, 20, 3
-# Epochs over the active observations after each epoch over all.
-SHORT_EPOCHS = 4
+# method="auto" chooses coordinate ascent on a factor, and epochs after which it continues with
+# Newton's method.
+CONDITION, EPOCHS = 1e5, 100.0
 
 
 @dataclass(frozen=True)
@@ -128,8 +124,7 @@ def odm(
     C1, C2, D
         As for :func:`svmcvx.odm_primal`.
     max_iter : int
-        Newton steps; rounds of coordinate ascent (one epoch over all observations and a few over
-        those that move).
+        Newton steps; rounds of coordinate ascent, of up to 20 epochs.
     warm_start : Solution or (coef, intercept), optional
         An earlier solution of the same data, for any hyper-parameters; for a linear model also a
         solution for other rows with the same features, or the coefficients and the intercept of any
@@ -138,12 +133,11 @@ def odm(
         Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of
         the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
         (:mod:`svmcvx.fast.margin_distribution.solvers`), for kernels that are positive
-        semidefinite on any data. ``"auto"`` is Newton's method for linear machines, whose primal is
-        piecewise quadratic with few pieces on the way; for such kernels on more than 5000
-        observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2
-        max(C1, C2) max k(x, x)``, a measure of the condition, is at most 1e5, and then Newton's
-        method from their last point, if they do not reach the tolerance or will not at the rate at
-        which their gap falls.
+        semidefinite on any data. ``"auto"`` is for such kernels on more than 5000 observations
+        ``"blocks"``; else coordinate ascent, and then Newton's method if it does not reach the
+        tolerance or will not at the rate at which its gap falls: for linear machines with less work
+        than Newton's method, for kernels within 100 epochs, and not at all if ``2 max(C1, C2) max
+        k(x, x)``, a measure of the condition, is above 1e5.
 
     Notes
     -----
@@ -205,9 +199,9 @@ def odm(
             points = RecoveredPoints([space.model(search.best_v)], [{"theta": search.best_theta}])
             info = {"iterations": search.steps, "products": search.products, "rank": search.rank}
             return points, status, {"method": "blocks", **info}
-        rng = check_seed(seed)
+        check_seed(seed)
         return solve_interruptible(
-            monitor, _solve_odm, statement, monitor, w, theta, method, rng, settings.newton
+            monitor, _solve_odm, statement, monitor, w, theta, method, seed, settings.newton
         )
 
     start = None if w is None and theta is None else (w, theta)
@@ -257,8 +251,8 @@ def odml(
         As for :func:`svmcvx.odml_primal`.
     method : "auto", "newton", "dcd" or "unwhitened"
         The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual.
-        ``"auto"`` is in many dimensions ``"unwhitened"``, without the whitened rows; else up to 20
-        rounds of coordinate ascent if C times the largest squared norm of a whitened row, a measure
+        ``"auto"`` is in many dimensions ``"unwhitened"``, without the whitened rows; else up to 100
+        epochs of coordinate ascent if C times the largest squared norm of a whitened row, a measure
         of the condition, is at most 1000, with a kernel 1e5, and Newton's method, from their
         multipliers, if they are not enough or will not be at the rate at which their gap falls.
 
@@ -311,9 +305,9 @@ def odml(
             method == "unwhitened" or (method == "auto" and statement.curvature.by_products)
         ):
             return _unwhitened(statement, monitor, alpha, settings.newton)
-        rng = check_seed(seed)
+        check_seed(seed)
         return solve_interruptible(
-            monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings.newton
+            monitor, _solve_whitened, statement, monitor, alpha, method, seed, settings.newton
         )
 
     return solve(statement, run, alpha, limits, name="fast.odml/{method}", method=method)
@@ -325,7 +319,7 @@ def _solve_odm(
     w: Floats | None,
     theta: Floats | None,
     method: str,
-    rng: np.random.Generator,
+    seed: int,
     newton: LinearNewtonSettings,
 ) -> Found:
     """Solve on the data or a kernel's factor."""
@@ -337,8 +331,9 @@ def _solve_odm(
         w = problem.primal_of(theta)
     elif w is not None and theta is None:
         theta = statement.multipliers(y * np.asarray(problem.X @ w))
-    (point, *_), status, options = _solve_rows(
-        problem, monitor, method, rng, newton, good=good, w=w, theta=theta
+    most = EPOCHS * epoch_work(problem) if good else None if space.is_linear else 0.0
+    (point, *_), status, options = solve_rows(
+        problem, monitor, method, w=w, alpha=theta, most=most, seed=seed, newton=newton
     )
     model: Any = (
         linear_model(space, point.w, 0.0, point.alpha != 0)
@@ -353,95 +348,6 @@ def _linear_problem(statement: ODM, rows: Any) -> LinearProblem:
     loss = band(statement.C1, statement.C2, statement.D)
     expands = not statement.space.is_linear
     return LinearProblem(rows, statement.y, statement.share, loss, kernel_expansion=expands)
-
-
-def _solve_rows(
-    problem: LinearProblem,
-    monitor: Monitor,
-    method: str,
-    rng: np.random.Generator,
-    newton: LinearNewtonSettings,
-    *,
-    good: bool,
-    w: Floats | None = None,
-    theta: Floats | None = None,
-) -> tuple[list[BestPoint], Status, dict[str, Any]]:
-    """Solve by a method that ``"auto"`` chooses, coordinate ascent first if the condition is good;
-    return the last point, and those of methods before.
-    """
-    auto, points = method == "auto", []
-    chosen = ("dcd" if good else "newton") if auto else method
-    if chosen == "dcd":
-        start = np.zeros(problem.n) if theta is None else theta
-        point, status = _ascend(problem, monitor, start, rng, limited=auto)
-        points.append(point)
-        if not auto or status is not Status.INACCURATE:
-            return points, status, {"method": chosen, "iterations": point.steps}
-        chosen, w, theta = "dcd+newton", point.w if problem.smooth else None, point.alpha
-    alpha = None if problem.smooth else theta
-    point, status = minimise(problem, monitor, w=w, alpha=alpha, settings=newton)
-    return [point, *points], status, {"method": chosen, "iterations": point.steps}
-
-
-def _ascend(
-    problem: LinearProblem,
-    monitor: Monitor,
-    theta: Floats,
-    rng: np.random.Generator,
-    *,
-    limited: bool,
-) -> tuple[BestPoint, Status]:
-    """Run dual coordinate ascent [HsiehChang]; `limited` to few rounds and a sufficient rate."""
-    m, n, most = problem, theta.size, ROUNDS if limited else math.inf
-    X = m.X.toarray() if sp.issparse(m.X) else m.X
-    low, high = (end * m.c for end in m.loss.domain)
-    D, above, below = m.loss.quadratic_conjugate
-    a, b = above / m.c, below / m.c
-    theta = np.clip(theta, low, high)
-    diagonal = m.norms**2
-    active = np.ones(n, dtype=np.bool_)
-    w = m.primal_of(theta)
-    best = BestPoint(w.copy(), 0.0, theta, theta)
-    rounds, margin = 0, math.inf
-    gaps: list[float] = []
-    while True:
-        if rounds % REFRESH == 0:
-            # It is updated along the way.
-            w = m.primal_of(theta)
-        sums = m.sums_of(theta, m.loss_at(np.asarray(m.X @ w), 0.0, theta))
-        lower, upper, better_lower, better_upper = best.update(m, w, 0.0, sums, w)
-        if better_lower:
-            best.alpha = theta.copy()
-        if better_upper:
-            best.expansion = theta.copy()
-        status = monitor.report(rounds, lower, upper)
-        gaps.append(monitor.gap)
-        hopeless = rounds + _predicted_rounds(gaps, monitor.tol) > 3.0 * most
-        stalled = len(gaps) > 1000 and gaps[-1] > 0.999 * gaps[-1000]
-        if status is None and (
-            rounds >= most or hopeless or stalled or not math.isfinite(upper - lower)
-        ):
-            status = Status.INACCURATE
-        if status is not None:
-            best.steps = rounds
-            return best, status
-        for epoch in range(1 + SHORT_EPOCHS):
-            order = rng.permutation(n if epoch == 0 else np.flatnonzero(active))
-            largest = ascend_rows(
-                X, m.y, diagonal, theta, w, D, a, b, low, high, order, active, margin
-            )
-            if largest == 0.0 or monitor.out_of_time():
-                break
-        margin = largest
-        rounds += 1
-
-
-def _predicted_rounds(gaps: list[float], tol: float) -> float:
-    """Extrapolate the rounds to a gap of `tol` from the last ones; 0 with too few of them."""
-    if len(gaps) <= RATED or not math.isfinite(gaps[-1 - RATED]):
-        return 0.0
-    fallen = math.log(gaps[-1 - RATED] / gaps[-1]) if gaps[-1] > 0 else math.inf
-    return RATED * math.log(max(gaps[-1] / tol, 1.0)) / fallen if fallen > 0 else math.inf
 
 
 class _Search:
@@ -620,7 +526,7 @@ def _solve_whitened(
     monitor: Monitor,
     alpha: Floats | None,
     method: str,
-    rng: np.random.Generator,
+    seed: int,
     newton: LinearNewtonSettings,
 ) -> Found:
     """Solve the SVM with a linear term on the whitened rows."""
@@ -642,8 +548,9 @@ def _solve_whitened(
     # Without a kernel the steps of Newton's method cost little.
     most = CONDITION if expands else 1e-2 * CONDITION
     good = statement.C * float(problem.norms.max()) ** 2 <= most
-    points, status, options = _solve_rows(
-        problem, monitor, method, rng, newton, good=good, theta=alpha
+    most = EPOCHS * epoch_work(problem) if good else 0.0
+    points, status, options = solve_rows(
+        problem, monitor, method, alpha=alpha, most=most, seed=seed, newton=newton
     )
     models: list[Any] = []
     for point in points:

@@ -1,0 +1,187 @@
+"""Dual coordinate ascent for linear machines, and the choice between it and Newton's method by
+their work.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.arrays import Floats
+from svmcvx.data import Features
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.linear import ascent_passes as passes
+from svmcvx.fast.linear.newton import (
+    AT_ONCE,
+    REFRESH,
+    BestPoint,
+    LinearNewtonSettings,
+    LinearProblem,
+    Polish,
+    RowSums,
+    minimise,
+    newton_work,
+)
+from svmcvx.solution import Status
+
+# Epochs between two evaluations of the gap, and entries read between them, at most, about half a
+# second; entries read in the time of an evaluation's fixed work.
+EPOCHS, MOST_ENTRIES, ROUND_WORK = 20, 2e8, 1e4
+# Least τ of a free bias: relative to the mean squared norm, and to move the bias in an epoch
+# if all multipliers are unbalanced.
+DAMPING, MOVE = 0.1, 1.0
+# Share of the tolerance at which the gap that is summed up on the way leads to its evaluation.
+SHARE = 0.8
+# Evaluations after which a gap that has not fallen ends the method.
+STALLED = 200
+# Epochs that Newton's method must be worth, and the share of its work that is spent before the gap
+# is extrapolated; the gap from which it starts at the point found.
+WORTH, TRIAL, NEAR = 8.0, 0.1, 1e-2
+
+
+class Entries(NamedTuple):
+    """The rows of data for compiled passes: those of a CSR matrix, or dense without indices."""
+
+    data: Floats
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+
+    @classmethod
+    def of(cls, X: Features) -> Entries:
+        if sp.issparse(X):
+            return cls(X.data, X.indices, X.indptr)
+        n, d = X.shape
+        # Types of most sparse data, for which passes are compiled in any case.
+        ends = np.arange(n + 1, dtype=np.int32 if X.size < 2**31 else np.int64) * d
+        return cls(X.reshape(-1), np.zeros(0, dtype=np.int32), ends)
+
+
+def epoch_work(problem: LinearProblem) -> float:
+    """Return the entries of all rows; that a row is drawn and stepped in costs as much as eight."""
+    return problem.n * (problem.entries + 8.0)
+
+
+def solve_rows(
+    problem: LinearProblem,
+    monitor: Monitor,
+    method: str = "auto",
+    *,
+    w: Floats | None = None,
+    b: float = 0.0,
+    alpha: Floats | None = None,
+    most: float | None = None,
+    seed: int = 0,
+    newton: LinearNewtonSettings | None = None,
+) -> tuple[list[BestPoint], Status, dict[str, Any]]:
+    """Solve a problem by coordinate ascent (``"dcd"``), Newton's method, or for ``"auto"`` the
+    first and then the second, if it will not end within `most` entries, the work of Newton's
+    method; return the points, the last one first.
+    """
+    points: list[BestPoint] = []
+    if most is None:
+        most = newton_work(problem)
+        if most < WORTH * (epoch_work(problem) + ROUND_WORK) or (w is not None and alpha is None):
+            most = 0.0
+    chosen = ("dcd" if most else "newton") if method == "auto" else method
+    if chosen == "dcd":
+        most = most if method == "auto" else math.inf
+        point, status = ascend(problem, monitor, alpha, b, most=most, seed=seed)
+        points.append(point)
+        if method == "dcd" or status is not Status.INACCURATE:
+            return points, status, {"method": chosen, "iterations": point.steps}
+        chosen = "dcd+newton"
+        if monitor.gap <= NEAR:
+            w, b, alpha = point.w, point.b, point.alpha
+    alpha = None if problem.smooth else alpha
+    point, status = minimise(problem, monitor, w=w, b=b, alpha=alpha, settings=newton)
+    options = {"method": chosen, "iterations": point.steps}
+    return [point, *points], status, options
+
+
+def ascend(
+    problem: LinearProblem,
+    monitor: Monitor,
+    alpha: Floats | None = None,
+    b: float = 0.0,
+    *,
+    most: float = math.inf,
+    seed: int = 0,
+) -> tuple[BestPoint, Status]:
+    """Run coordinate ascent; inaccurate if it stalls, or will read more than `most` entries at the
+    rate at which its gap falls.
+    """
+    m, n = problem, problem.n
+    rows, curvature, f, zeros = Entries.of(m.X), m.norms**2, np.zeros(n), np.zeros(n)
+    tau = max(DAMPING * float(curvature.mean()), MOVE / float(m.c.sum())) if m.bias else 0.0
+    curvature += tau
+    low, high = (end * m.c for end in m.loss.domain)
+    if alpha is None:
+        alpha, w = np.zeros(n), np.zeros(m.d) if m.linear_term is None else m.linear_term.copy()
+    else:
+        alpha = np.clip(alpha, low, high)
+        w = m.primal_of(alpha)
+    best = BestPoint(w.copy(), b, alpha, alpha)
+    polish = Polish(m) if Polish.applies(m) else None
+    order, state = np.arange(n), np.array([n, seed])
+    numbers = np.array([-math.inf, math.inf, 0.0, b, 0.0, tau])
+    rounds, tol, read = 0, SHARE * monitor.tol, 0.0
+    gaps: list[tuple[float, float]] = []
+
+    def found(w: Floats, b: float, alpha: Floats, sums: RowSums) -> Status | None:
+        lower, upper, better_lower, better_upper = best.update(m, w, b, sums, w)
+        if better_lower:
+            best.alpha = alpha.copy()
+        if better_upper:
+            best.expansion = alpha.copy()
+        best.steps = rounds
+        return monitor.report(rounds, lower, upper)
+
+    while True:
+        if rounds % REFRESH == REFRESH - 1:
+            # It is updated along the way.
+            w = m.primal_of(alpha)
+        if w.any():
+            passes.scores(*rows, w, f)
+        b = float(numbers[3])
+        sums = m.sums_of(alpha, m.loss_at(f, b, zeros))
+        status = found(w, b, alpha, sums)
+        gaps.append((read, best.upper - best.lower))
+        if status is None and polish is not None:
+            free = np.flatnonzero((alpha > 0.0) & (alpha < m.c))
+            if free.size**3 <= AT_ONCE * read and (end := polish(alpha, free)):
+                status = found(*end)
+        if status is None and not _promising(gaps, monitor.tol * abs(best.upper), most):
+            status = Status.INACCURATE
+        if status is not None:
+            return best, status
+        numbers[2] = sums.total - sums.conjugate - 0.5 * float(w @ w)
+        numbers[4] = sums.balance if m.bias else 0.0
+        work = min(EPOCHS * epoch_work(m), MOST_ENTRIES)
+        if read < TRIAL * most:
+            work = min(work, max(TRIAL * most - read, epoch_work(m)))
+        passed, gap, _ = passes.ascend(
+            m.loss, *rows, m.y, m.c, curvature, alpha, w, order, state, numbers, tol, work
+        )
+        read += passed + ROUND_WORK
+        if gap <= tol * max(abs(numbers[2]), abs(numbers[2] + gap)):
+            # Those left out may be optimal no more; if there are none, the sum was too small.
+            tol *= 0.5 if state[0] == n else 1.0
+            state[0], numbers[:2] = n, (-math.inf, math.inf)
+        rounds += 1
+
+
+def _promising(gaps: list[tuple[float, float]], tol: float, most: float) -> bool:
+    """Whether the gap falls, and fast enough to reach `tol` within `most` entries read; a few may
+    be read in any case.
+    """
+    (read, gap), (before, largest) = gaps[-1], gaps[max(len(gaps) - 2, 0)]
+    if not math.isfinite(gap) or (len(gaps) > STALLED and gap > 0.999 * gaps[-STALLED][1]):
+        return False
+    if read <= TRIAL * most:
+        return True
+    fallen = math.log(largest / gap) if gap > 0.0 else math.inf
+    return fallen > 0.0 and read + math.log(gap / tol) / fallen * (read - before) <= most

@@ -1,0 +1,131 @@
+r"""Dual coordinate ascent for linear machines, compiled [HsiehChang].
+
+The dual of :mod:`svmcvx.fast.linear.newton` is maximised in one multiplier at a time; w(α) is kept,
+so that a step costs one row. The sum of :math:`\ell_i(z_i) + \ell_i^*(\alpha_i) - \alpha_iz_i` over
+an epoch, taken before each step, is about the gap P − D of the point. Multipliers at a kink or an
+end of their interval by more than the largest violation of the epoch before are left out
+(shrinking) until the others are done.
+
+**A free bias** is the multiplier of :math:`s = y'\alpha = 0`. The augmented Lagrangian
+:math:`D(\alpha) - b_ks - \tfrac12\tau s^2`, whose steps see the bias :math:`b = b_k + \tau s`, is
+maximised in an epoch; then b becomes the next :math:`b_k`.
+
+Rows are sparse, or dense in the same three arrays, of which `indices` is then empty.
+
+[HsiehChang] = Hsieh, Chang, Lin, Keerthi and Sundararajan 2008, A dual coordinate descent method
+for large-scale linear SVM.
+"""
+
+# numba infers the types.
+# mypy: allow-untyped-defs
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from svmcvx.fast.linear.loss_passes import (
+    ANY_ORDER,
+    conjugate_one,
+    loss_one,
+    maximiser_one,
+    violation_one,
+)
+from svmcvx.system.compilation import compiled
+
+# Unsigned, an index is not tested for counting from the end.
+place = np.uint64
+
+
+@compiled(inner=True, fastmath=ANY_ORDER, error_model="numpy")
+def _dense_inner(data, first, w):
+    score = 0.0
+    for j in range(w.size):
+        score += data[first + j] * w[j]
+    return score
+
+
+@compiled(inner=True, error_model="numpy")
+def _inner(data, indices, first, last, w):
+    if indices.size == 0:
+        return _dense_inner(data, first, w)
+    score = 0.0
+    for j in range(first, last):
+        score += data[j] * w[place(indices[j])]
+    return score
+
+
+@compiled(inner=True, error_model="numpy")
+def _add(data, indices, first, last, factor, w):
+    if indices.size == 0:
+        for j in range(w.size):
+            w[j] += factor * data[first + j]
+    else:
+        for j in range(first, last):
+            w[place(indices[j])] += factor * data[j]
+
+
+@compiled(nogil=True, error_model="numpy")
+def scores(data, indices, indptr, w, f):
+    """Fill f with Xw."""
+    for i in range(f.size):
+        f[i] = _inner(data, indices, indptr[i], indptr[i + 1], w)
+
+
+@compiled(nogil=True, error_model="numpy")
+def ascend(
+    loss, data, indices, indptr, y, c, curvature, alpha, w, order, state, numbers, tol, work
+):
+    """Run epochs in place until the relative gap is about `tol`, or `work` entries of rows were
+    read; return the entries, and the gap and the largest violation of the last epoch.
+
+    `state` has the number of active multipliers, which are the first of `order`, and the state of
+    the random numbers; `numbers` the violations of the epoch before, beyond which a multiplier is
+    left out, about the dual objective, the bias, s and τ. The curvature of the dual along each
+    multiplier, without its conjugate, includes τ.
+    """
+    read, tau = 0, numbers[5]
+    while True:
+        gap, low, high, position, active = 0.0, 0.0, 0.0, 0, state[0]
+        while position < active:
+            # Knuth's generator of 48 bits.
+            state[1] = (state[1] * 0x5DEECE66D + 0xB) & 0xFFFFFFFFFFFF
+            other = position + (((state[1] >> 17) * (active - position)) >> 31)
+            i, order[other] = order[other], order[position]
+            order[position] = i
+            first, last = indptr[i], indptr[i + 1]
+            read += last - first
+            z = 1.0 - y[i] * (_inner(data, indices, first, last, w) + numbers[3])
+            old = alpha[i]
+            violation, rests = violation_one(loss, z, old, c[i], numbers[0], numbers[1])
+            if rests:
+                active -= 1
+                order[position], order[active] = order[active], i
+                continue
+            position += 1
+            if violation == 0.0:
+                continue
+            low, high = min(low, violation), max(high, violation)
+            before = conjugate_one(loss, old, c[i])
+            gap += loss_one(loss, z, c[i]) + before - old * z
+            new = maximiser_one(loss, z + curvature[i] * old, curvature[i], c[i])
+            move = new - old
+            if move != 0.0:
+                alpha[i] = new
+                change = move * (z - 0.5 * curvature[i] * move)
+                numbers[2] += change + before - conjugate_one(loss, new, c[i])
+                _add(data, indices, first, last, move * y[i], w)
+                numbers[3] += tau * move * y[i]
+                numbers[4] += move * y[i]
+        # The random numbers, and with them an epoch of no rows, cost as much as entries.
+        read += 8 * active + 8
+        state[0] = active
+        if tau > 0.0:
+            # An imbalance costs about as much as a loss of its size.
+            gap += abs(numbers[4]) - numbers[3] * numbers[4]
+            numbers[3] += tau * numbers[4]
+        numbers[0] = low if low < 0.0 else -math.inf
+        numbers[1] = high if high > 0.0 else math.inf
+        if gap <= tol * max(abs(numbers[2]), abs(numbers[2] + gap)) or read >= work:
+            return read, gap, max(high, -low)
