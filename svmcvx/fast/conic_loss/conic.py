@@ -55,7 +55,7 @@ from svmcvx.formulations.conic_loss.models import (
     weighted_gram,
 )
 from svmcvx.formulations.conic_loss.statement import ConicLoss, hard_margin_point
-from svmcvx.formulations.signed_rows import least_norm, round_relaxation
+from svmcvx.formulations.signed_rows import LeastNorm, least_norm, round_relaxation
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.numerical import conjugate_gradients, estimated_rounding
@@ -120,8 +120,12 @@ def start_from(statement: ConicLoss, warm: Solution) -> ConicStart:
     return U, lam if 0 < lam < math.inf else None
 
 
-def _hard_margin(statement: ConicLoss) -> Floats:
-    """Return the point of least norm with margins of at least 1 on all rows but rows of zeros."""
+def _hard_margin(statement: ConicLoss) -> tuple[Floats, Dual]:
+    """Return the optimum where the row allows no loss but that of rows of zeros, whose z is 1:
+    z ≥ 0 makes any other z 0, that is V = 0 and u ≥ 1, the hard margin; and as its multipliers α
+    vanish where u ≠ 1, no γ with Q ≻ 0 moves the minimum of D's Lagrangian, and λ ≥ α²/(4γs) makes
+    h* = 0.
+    """
     norms = statement.squared_row_norms
     rows = norms > 0
     L, y = statement.factor[rows], statement.y[rows]
@@ -129,16 +133,23 @@ def _hard_margin(statement: ConicLoss) -> Floats:
     A = (L.toarray() if sp.issparse(L) else L) * (y / scale)[:, None]
     if statement.kappa == 0:
         whole = A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))])
-        return hard_margin_point(whole) / scale
-    # Relative excess of the weight lost on rows of zeros that is taken to be rounding.
-    lost = float(statement.weight[~rows].sum())
-    found = least_norm(A, None) if lost <= (1.0 + 1e-12) * statement.allowance else None
+        found: LeastNorm | None = hard_margin_point(whole)
+    else:
+        # Relative excess of the weight lost on rows of zeros that is taken to be rounding.
+        lost = float(statement.weight[~rows].sum())
+        found = least_norm(A, None) if lost <= (1.0 + 1e-12) * statement.allowance else None
     if found is None:
         reason = statement.explain("infeasible")
         raise SolverFailed(
             f"fast.conic: {reason}", [Attempt("fast.conic/newton", Status.INFEASIBLE, reason)]
         )
-    return found.w / scale
+    # With it λ_max(Σ γ x x') is at most a half, Σ γ ‖x‖².
+    share = 0.5 / float(found.alpha @ (norms[rows] / scale**2))
+    weight, gamma, alpha = statement.weight, np.empty(rows.size), np.empty(rows.size)
+    lam = float((found.alpha / weight[rows]).max()) / share / scale**2
+    gamma[rows], alpha[rows] = share * found.alpha / scale**2, 2.0 * found.alpha / scale**2
+    gamma[~rows], alpha[~rows] = lam * weight[~rows], 2.0 * lam * weight[~rows]
+    return found.w / scale, {"gamma": gamma, "alpha": alpha, "lam": np.array(lam)}
 
 
 def begin(
@@ -147,10 +158,10 @@ def begin(
     """Return the continuation at the hard margin if the problem reduces to it, else at `start`."""
     data, L = statement.space.data, statement.factor
     mean = float(np.mean(statement.squared_row_norms)) or 1.0
-    hard_margin = is_hard_margin(statement)
-    U, lam = np.zeros((L.shape[1], 1)), statement.lam
-    if hard_margin:
-        U = _hard_margin(statement)[:, None]
+    U, lam, dual = np.zeros((L.shape[1], 1)), statement.lam, None
+    if is_hard_margin(statement):
+        w, dual = _hard_margin(statement)
+        U, lam = w[:, None], float(dual["lam"])
     elif start is not None:
         U, lam = start[0], start[1] if lam is None else lam
     if lam is None:
@@ -158,12 +169,9 @@ def begin(
         # With it λ Σ s z is four times the squared norm of a point with margin 1 on an average row;
         # κ counts as at least a thousandth here.
         lam = 4.0 / (mean * max(statement.allowance, 1e-3 * total))
-        if hard_margin:
-            # One margin below 1 has to cost more than the squared norm of the hard margin.
-            lam = max(lam, 4.0 * float(np.vdot(U, U)) / float(data.weight.min()))
         lam = min(max(lam, TINY), float(np.finfo(np.float64).max))
     problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method)
-    return Continuation(statement, problem, monitor=monitor)
+    return Continuation(statement, problem, monitor=monitor, hard_margin=dual)
 
 
 @dataclass(frozen=True)
@@ -219,8 +227,8 @@ def conic(
     lam : float, optional
         Weight of the losses, positive; there is no ½ on the norm.
     kappa : float, optional
-        Share of the observations that may have a margin below 1, in [0, 0.5]; exactly one of `lam`
-        and `kappa`.
+        Share of the observations that may have a margin below 1, in [0, 0.5]; 0 is the hard margin.
+        Exactly one of `lam` and `kappa`.
     max_iter : int
         Newton steps.
     warm_start : Solution, optional
@@ -333,11 +341,15 @@ def _run(
 ) -> Status:
     """Run a continuation to its end, from a sample's solution if there are many observations."""
     n, r = search.problem.L.shape
+    if search.hard_margin:
+        lower = search.statement.evaluate_dual(search.best_dual).lower_end
+        status = search.monitor.report(0, lower, float(np.vdot(search.problem.U, search.problem.U)))
+        return status or Status.INACCURATE
     many = n > max(settings.sample_above, 2 * settings.sample_per_column * r)
-    if many and not warm and not search.hard_margin:
+    if many and not warm:
         _move_to_sample_solution(search, rng, method, settings)
     goal = search.first_goal()
-    if search.problem.U.any() and not search.hard_margin:
+    if search.problem.U.any():
         goal = min(goal, WARM_GOAL * search.size())
     status = search.run(goal)
     search.move_to_best()
@@ -382,21 +394,19 @@ def _recovered(
     z = relaxed_indicator(u, v)
     points: list[tuple[Floats, Floats]] = [(w, V)]
     # In a tight relaxation a margin that falls below 1 by rounding would cost a whole indicator.
-    tight = search.fixed_lam and V.shape[1] == 0
-    satisfied = (
-        problem.squared_norms > 0 if search.hard_margin else (u > NEARLY_ONE if tight else z < 0.5)
-    )
-    lowest = float(u[satisfied].min(initial=1.0))
-    if search.hard_margin or tight or (search.fixed_lam and NEARLY_ONE < lowest < 1.0):
-        lifted = rounded_point(space, w * ((1.0 + LIFT) / lowest))[0]
-        points = [(lifted, V), *([] if search.hard_margin or tight else points)]
+    tight = search.hard_margin or (search.fixed_lam and V.shape[1] == 0)
+    kept = u > NEARLY_ONE if tight else z < 0.5
+    lowest = float(u[kept].min(initial=1.0))
+    if tight or (search.fixed_lam and NEARLY_ONE < lowest < 1.0):
+        lifted = rounded_point(space, w / lowest, kept)[0]
+        points = [(lifted, V), *([] if tight else points)]
     values: list[float] = []
     if search.fixed_lam:
         values = [problem.value(np.column_stack(point), ridge=0.0) for point in points]
-    if problem.rank <= ridged and problem.ridge > 0 and not search.hard_margin:
+    if problem.rank <= ridged and problem.ridge > 0:
         points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
         values.append(problem.value(problem.U) + problem.ridge * problem.rank)
-    if not search.fixed_lam and not search.hard_margin:
+    if not search.fixed_lam:
         larger = [enlarged_covariance(space, w, spread, search.allowance) for _, spread in points]
         points = [(w, spread) for spread in larger if spread is not None] or points
     models: list[BinaryModel] = []
@@ -740,13 +750,18 @@ class Continuation:
     """Stages of descent, each followed by bounds."""
 
     def __init__(
-        self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor
+        self,
+        statement: ConicLoss,
+        problem: LowRankRelaxation,
+        *,
+        monitor: Monitor,
+        hard_margin: Dual | None = None,
     ) -> None:
         self.statement, self.problem, self.monitor = statement, problem, monitor
         self.allowance = statement.allowance
         self.fixed_lam = statement.kappa is None
-        self.hard_margin = is_hard_margin(statement)
-        self.best_dual: Dual = {}
+        self.hard_margin = hard_margin is not None
+        self.best_dual = {} if hard_margin is None else statement.repair(hard_margin)
         self.best_point: tuple[Floats, float] | None = None
         self.ends: list[Floats] = []
 
@@ -807,21 +822,6 @@ class Continuation:
             # A tenth of the goal for eigenvalues above 1, and a twentieth for the cardinality row.
             total = float(problem.multipliers()[1].sum())
             beyond, room = 0.1 * goal / max(self.size(), 0.5 * total), 0.05 * goal
-            if self.hard_margin:
-                values = problem.leading()[0]
-                if not values.size:
-                    # The multipliers overflow.
-                    return None
-                top = float(values[-1])
-                # Half-way to 1 the point is near a multiple of the hard-margin solution.
-                if top <= 1.0 and self._lowest() > 0.5:
-                    return None
-                # λ of a hard margin beyond this would overflow with the squares of slacks.
-                if problem.lam > 1e100:
-                    return None
-                # At the hard margin α does not depend on λ, so that γ = α²/(4λ) decreases with λ.
-                problem.lam *= 2.0 * max(top, 1.0)
-                continue
             if problem.grow(beyond):
                 continue
             if self.fixed_lam:
@@ -853,10 +853,6 @@ class Continuation:
             # Newton's method for λ ends if the row's error exceeds this share of the last one.
             self._change_lam(here, rival if error > 0.5 * previous else None, low, high, solve)
         return None
-
-    def _lowest(self) -> float:
-        """The lowest margin of a row that is not zero, at most 1."""
-        return float(self.problem.margins()[0][self.problem.squared_norms > 0].min(initial=1.0))
 
     def _change_lam(
         self,
@@ -1011,9 +1007,6 @@ class Continuation:
         spread = float(np.sum(problem.U[:, 1:] ** 2)) + problem.ridge * problem.rank
         if self.fixed_lam:
             return float(objective(norm, spread, u, v, lam=problem.lam, weight=problem.weight))
-        if self.hard_margin:
-            lowest = self._lowest()
-            return norm / lowest**2 if lowest > 0.0 else math.inf
 
         def within_allowance(factor: float) -> bool:
             return float(problem.weight @ relaxed_indicator(u, factor * v)) <= self.allowance

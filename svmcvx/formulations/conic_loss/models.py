@@ -21,7 +21,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, brentq, minimize
 
-from svmcvx.arrays import Floats
+from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import EPS
 from svmcvx.certificate.bounded import (
     Bounded,
@@ -278,10 +278,12 @@ def covariance_factor(w: Floats, W: Floats) -> Floats:
     return np.asarray(vectors[:, significant] * np.sqrt(values[significant]))
 
 
-def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
+def rounded_point(
+    space: FeatureSpace, w: Floats, satisfied: Bools | None = None
+) -> tuple[Floats, BinaryModel]:
     """Scale a point to keep margins ≥ 1 in the model's own arithmetic; return it and its model."""
     y = space.data.y
-    satisfied = y * np.asarray(space.factor @ w) >= 1.0
+    satisfied = y * np.asarray(space.factor @ w) >= 1.0 if satisfied is None else satisfied
     for _ in range(2):
         model = space.model_from_factor(w, support=satisfied)
         f = model.scores(space.data.X)

@@ -116,7 +116,7 @@ from svmcvx.formulations.conic_loss.models import (
     within,
     worst_indicator,
 )
-from svmcvx.formulations.signed_rows import least_norm, round_relaxation
+from svmcvx.formulations.signed_rows import LeastNorm, least_norm, round_relaxation
 from svmcvx.kernels import row_norms
 from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel
@@ -682,7 +682,7 @@ class ConicFixedGamma(ConicDual):
         return self.space.model_from_factor(w, support=u <= 1.0 + ON_SUPPORT)
 
 
-def hard_margin_point(A: Floats) -> Floats:
+def hard_margin_point(A: Floats) -> LeastNorm:
     """Return the least norm w with margins ≥ 1 on all signed rows, or raise a DataError."""
     found = least_norm(A, None)
     if found is None:
@@ -690,4 +690,4 @@ def hard_margin_point(A: Floats) -> Floats:
             "kappa = 0 allows no margin below 1, and the two classes are not separable in this"
             " feature space; pass a positive kappa, or a richer kernel"
         )
-    return found.w
+    return found
