@@ -3,10 +3,12 @@ r"""SVMs with losses that count, by exact searches: the 0-1 loss, the ramp loss,
 The statements are those of :mod:`svmcvx.formulations.indicator`. Observations are kept or dropped
 by branch and bound (:mod:`svmcvx.fast.search.tree`), or, for losses that are counted and a few
 columns, cells of directions are cut (:mod:`svmcvx.fast.search.directions`), from points that a
-local search over sets of kept observations finds (:mod:`svmcvx.fast.search.exchange`). The upper
-bound is checked like any other; the lower bound is proved by the search: kind ``"enumeration"``,
-``residuals["search_bound"]``. A proof holds the tree or the cells, and the second checker computes
-its bounds again (:mod:`svmcvx.proofs.search_tree`, :mod:`svmcvx.proofs.search_cells`).
+local search over sets of kept observations finds (:mod:`svmcvx.fast.search.exchange`). On problems
+on which these do not end soon a linear program over sets of rows of which no point keeps all joins
+them (:mod:`svmcvx.fast.search.covering`). The upper bound is checked like any other; the lower
+bound is proved by the search: kind ``"enumeration"``, ``residuals["search_bound"]``. A proof holds
+the tree, the cells or the sets, and the second checker computes its bounds again
+(:mod:`svmcvx.proofs.search_tree`).
 
 Work is counted, in rows times columns of the nodes, so that the number of nodes and the proof
 follow from the data and the settings; only a limit, which cuts the search short, depends on the
@@ -47,6 +49,7 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
 )
 from svmcvx.fast.core.rows import PartialFactor
+from svmcvx.fast.search.covering import Covering
 from svmcvx.fast.search.directions import Directions, column_count
 from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.state import (
@@ -90,6 +93,8 @@ LOCAL_WORK, STEPS = 2e9, 100
 # How much longer each turn of a search is than the last one, and than that of a search that has
 # proved less.
 LAG = 4.0
+# Work of a turn from which on bounds for problems without an end in sight are looked for.
+LONG = 1e9
 # Increasing caps of the objective for the search of a first feasible point, in units of the longest
 # row.
 OBJECTIVE_CAPS = 1e4, 1e8, 1e16, 1e26
@@ -341,6 +346,8 @@ class _Run:
         # Searches that prove the optimum in turn, the work of the next turn, and that expected.
         self.searches: list[RoundSearch] = []
         self.turn, self.expected = settings.turn, 0.0
+        # Those that join for problems on which the first ones do not end soon.
+        self.later: list[RoundSearch] = []
 
     def solution(self) -> Solution:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -384,8 +391,7 @@ class _Run:
 
     @property
     def way(self) -> str:
-        directions = self.searches and isinstance(self.searched, Directions)
-        return "directions" if directions else "branch"
+        return self.searched.way if self.searches else "branch"
 
     def prepare(self) -> None:
         began = clock.now()
@@ -436,6 +442,8 @@ class _Run:
         if self.method == "directions" or (self.method == "auto" and columns):
             self.searches.append(Directions(self.search, self.settings, exchange))
             self.expected = work_of_directions(self.search.first.size, columns)
+        if self.method == "auto" and math.isinf(self.search.k):
+            self.later = [Covering(self.search, self.settings, exchange)]
 
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.
@@ -445,7 +453,7 @@ class _Run:
         running, lag = list(self.searches), 1.0
         while True:
             for search in tuple(running):
-                turn = min(self.turn, most) if len(running) > 1 else most
+                turn = min(self.turn, most) if self.later or len(running) > 1 else most
                 turn /= 1.0 if search is running[0] else lag
                 status = search.run(pool, partial(_has_done, search, turn))
                 if status is Status.NUMERICAL and len(running) > 1:
@@ -458,6 +466,10 @@ class _Run:
             if self.turn >= most or (len(running) == 1 and running[0].work >= most):
                 return None
             self.turn, lag = LAG * self.turn, LAG
+            if self.turn >= LONG:
+                running += self.later
+                self.searches += self.later
+                self.later = []
             running.sort(key=lambda search: -search.proved)
 
 

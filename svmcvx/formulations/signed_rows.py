@@ -64,13 +64,8 @@ def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
     if scale == 0:
         return None
     H = G / scale
-    # A long constant feature stands for a free bias, before polishing.
-    bias = np.zeros((0, m)) if y is None else 1e3 * y[None, :]
-    try:
-        mu, _ = nnls(
-            np.vstack([H.T, bias, np.ones((1, m))]), np.append(np.zeros(r + len(bias)), 1.0)
-        )
-    except RuntimeError:
+    mu = nearest_combination(H, y)
+    if mu is None:
         return None
     # 1 − Σμ = 1/(1 + ‖w‖²): below rounding the set counts as infeasible.
     rest = 1.0 - float(mu.sum())
@@ -83,6 +78,22 @@ def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
         polished = _polish(H, y, alpha)
         found = (None if polished is None else _to_margin(H, y, polished)) or found
     return None if found is None else LeastNorm(found.w / scale, found.b, found.alpha / scale**2)
+
+
+def nearest_combination(H: Floats, y: Floats | None) -> Floats | None:
+    """Return the μ ≥ 0 with the least ‖H'μ‖² + (1 − Σμ)², with a free bias to rounding: (1 − Σμ)
+    times the multipliers of the point of least norm. None where the iteration does not end.
+    """
+    m, r = H.shape
+    if m == 0:
+        return np.zeros(0)
+    # A long constant feature stands for a free bias, before polishing.
+    bias = np.zeros((0, m)) if y is None else 1e3 * y[None, :]
+    columns = np.vstack([H.T, bias, np.ones((1, m))])
+    try:
+        return np.asarray(nnls(columns, np.append(np.zeros(r + len(bias)), 1.0))[0])
+    except RuntimeError:
+        return None
 
 
 def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:

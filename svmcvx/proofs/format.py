@@ -47,7 +47,8 @@ from svmcvx.proofs.statement import (
 PathLike: TypeAlias = str | os.PathLike[str]
 
 FORMAT: Final = "svmcvx-proof"
-# Version 3 has the cells of a search over directions, all other proofs are of version 2.
+# Version 3 has the cells of a search over directions or sets that no point keeps, all other proofs
+# are of version 2.
 VERSIONS: Final = (2, 3)
 HEADER: Final = "header.json"
 DIGEST: Final = "digest.txt"
@@ -141,7 +142,7 @@ def write_proof(path: PathLike, proof: Proof) -> None:
     statement["hyperparameters"] = {name: "inf" if x == math.inf else x for name, x in numbers}
     header = {
         "format": FORMAT,
-        "version": VERSIONS["cut" in proof.tree],
+        "version": VERSIONS[not proof.tree.keys().isdisjoint(("cut", "paid"))],
         "statement": statement,
         "claim": {name: getattr(proof, name) for name in CLAIM},
         "arrays": {name: {"dtype": v.dtype.str, "shape": v.shape} for name, v in arrays.items()},
@@ -330,7 +331,8 @@ def _header(
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
     version = content.get("version")
     arrays = content.get("arrays")
-    expected = VERSIONS[isinstance(arrays, dict) and "tree.cut" in arrays]
+    new = isinstance(arrays, dict) and not arrays.keys().isdisjoint(("tree.cut", "tree.paid"))
+    expected = VERSIONS[new]
     if type(version) is not int or version != expected:
         raise DataError(f"{path} has another proof format than {expected}; upgrade svmcvx")
     tested = ("test",) if "test" in content else ()

@@ -8,7 +8,6 @@ r"""The record of a search over directions, checked in double precision with bou
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from svmcvx.proofs.intervals import Bools, Floats, U
 from svmcvx.proofs.problem import Problem, ProofRejected
+from svmcvx.proofs.search_sets import supports_of
 
 # The entry of a cell without parts; exponents of columns, and of half-widths, that are allowed.
 UNCUT: Final = 255
@@ -110,23 +110,9 @@ class _Cells:
         self.supports = self._supports(rows)
 
     def _supports(self, rows: Any) -> list[_Support]:
-        tree, m, found = self.tree, rows.signs.size, []
-        ends = np.concatenate([[0], np.cumsum(tree["support_count"], dtype=np.int64)])
-        members, values = tree["support_row"].astype(np.int64), tree["support_alpha"]
-        if (np.diff(ends) < 1).any() or ends[-1] != members.size:
-            raise ProofRejected("the counts of the supports do not fit their number")
-        if members.size and not (members.min() >= 0 and members.max() < m and (values > 0).all()):
-            raise ProofRejected("a support names a row that the data do not have, or no multiplier")
-        for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-            beta: dict[int, Fraction] = {}
-            for row, value in zip(members[begin:end], values[begin:end], strict=True):
-                beta[int(row)] = beta.get(int(row), Fraction(0)) + Fraction(float(value))
-            balance = sum((x * int(rows.signs[row]) for row, x in beta.items()), Fraction(0))
-            # An intercept of any size has no price where Σ yβ vanishes.
-            square = 0.0
-            if not self.free or balance == 0:
-                square, _ = rows.least_square(beta, sum(beta.values(), Fraction(0)))
-            marks = np.zeros(m, dtype=np.bool_)
+        found = []
+        for beta, square in supports_of(self.tree, rows, free=self.free):
+            marks = np.zeros(rows.signs.size, dtype=np.bool_)
             marks[list(beta)] = True
             one, two = self.sides
             least = float(rows.weight[marks].min())

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from svmcvx.proofs.intervals import SLACK, Bools, Floats, U
 from svmcvx.proofs.problem import Problem, ProofRejected, dense
 from svmcvx.proofs.search_cells import cells_bound
+from svmcvx.proofs.search_sets import sets_bound
 from svmcvx.proofs.space import Space, require_small
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -48,7 +49,8 @@ def search_bound(space: Space[Any]) -> float:
     """Return the lower end that the record of a search proves."""
     with np.errstate(all="ignore"):
         rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
-        bound = cells_bound if "cut" in space.problem.proof.tree else _tree_bound
+        tree = space.problem.proof.tree
+        bound = sets_bound if "paid" in tree else cells_bound if "cut" in tree else _tree_bound
         return bound(space.problem, rows)
 
 

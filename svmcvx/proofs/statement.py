@@ -157,7 +157,7 @@ KERNELS: Final[Mapping[str, Rules]] = {
     "precomputed": {},
 }
 
-# The records of both searches; and what a problem has where it has an array that others have not.
+# The records of the searches; and what a problem has where it has an array that others have not.
 TREE: Final[Arrays] = {
     **dict.fromkeys(("branch", "bounds"), ("tree nodes",)),
     **dict.fromkeys(("upper", "flip_count", "beta_count"), ("tree bounds",)),
@@ -173,6 +173,10 @@ CELLS: Final[Arrays] = {
     "support_count": ("tree supports",),
     **dict.fromkeys(("support_row", "support_alpha"), ("tree members",)),
     "centre": ("d",),
+}
+SETS: Final[Arrays] = {
+    "paid": ("tree supports",),
+    **{name: CELLS[name] for name in ("support_count", "support_row", "support_alpha", "centre")},
 }
 ONLY_WITH: Final[Mapping[str, set[str]]] = {
     "price": {"budget"},
@@ -534,7 +538,7 @@ def require_arrays(
         models = [{**model, **spread} for model in models for spread in spreads]
     coded = linear and form.hyperparameters is COSTS and numbers["p"] == 1
     has = {statement.intercept, "linear" if linear else "", "budget" if "k" in numbers else ""}
-    searched = (TREE, CELLS) if known.counting and kind == "enumeration" else ()
+    searched = (TREE, CELLS, SETS) if known.counting and kind == "enumeration" else ()
     trees = [
         {entry: letters for entry, letters in record.items() if ONLY_WITH.get(entry, set()) <= has}
         for record in searched

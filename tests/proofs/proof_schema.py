@@ -10,6 +10,7 @@ from svmcvx.proofs.statement import (
     KINDS,
     SCORED,
     SEARCHED,
+    SETS,
     TREE,
     Choice,
     dtype_of,
@@ -92,7 +93,7 @@ def header_schema(_=""):
             name: described(dtype_of(name))
             for name in (
                 *("model.support", "dual.code", "scores.label"),
-                *(f"tree.{name}" for name in {**TREE, **CELLS}),
+                *(f"tree.{name}" for name in {**TREE, **CELLS, **SETS}),
             )
         },
         "patternProperties": {
@@ -122,7 +123,11 @@ def header_schema(_=""):
         "title": "header.json of a proof, versions 2 and 3",
         **whole,
         "oneOf": list(forms()),
-        "if": {"properties": {"arrays": {"required": ["tree.cut"]}}},
+        "if": {
+            "properties": {
+                "arrays": {"anyOf": [{"required": ["tree.cut"]}, {"required": ["tree.paid"]}]}
+            }
+        },
         "then": {"properties": {"version": {"const": 3}}},
         "else": {"properties": {"version": {"const": 2}}},
     }

@@ -62,6 +62,7 @@ class Directions(RoundSearch):
     """A search over cells of directions."""
 
     search: CountingSearch
+    way = "directions"
 
     def __init__(
         self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None

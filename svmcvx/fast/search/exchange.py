@@ -25,8 +25,8 @@ STILL = 40
 # Work before the tree: least, and in nodes of the tree; and for a first point within a budget, in
 # units of that: without one no M is known.
 BEGINNING, BEGINNING_NODES, FIRST_POINT = 1e8, 100.0, 5.0
-# Work beside a tree of as much work; it grows as the square root of the tree's.
-BESIDE = 2e7
+# Work of a search from which on there is as much beside it, a tenth of its time.
+LEAST = 2e7
 # Number of dropped rows, those with the largest margins, that an exchange tries to take in.
 CANDIDATES = 8
 
@@ -77,9 +77,13 @@ class Exchange:
 
     def keep_up(self, work: float, stop: NDArray[np.int64]) -> None:
         """Look for points in proportion to the work of the tree, until the flag is set."""
-        most = math.sqrt(BESIDE * work) if work >= BESIDE else 0.0
+        most = work if work >= LEAST else 0.0
         while self.search.best is not None and self.work < most and not stop[0]:
             self._improve(self._moved(), most, stop)
+
+    def improve(self, kept: Bools, stop: NDArray[np.int64]) -> None:
+        """Improve and offer a set."""
+        self._improve(kept, self.work + self._beginning, stop)
 
     def find_feasible(self) -> None:
         """Drop less from sets near the cheapest, until the budget covers it or the work ends."""

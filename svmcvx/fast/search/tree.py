@@ -19,7 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,8 @@ class RoundSearch(ABC):
 
     Each entry of the queue, a heap, begins with its bound.
     """
+
+    way: ClassVar[str]
 
     def __init__(
         self, search: Any, settings: SearchSettings, exchange: Exchange | None, tasks: int
@@ -124,6 +126,7 @@ class BranchAndBound(RoundSearch):
     """A search over decisions to keep or to drop an observation."""
 
     search: SearchState
+    way = "branch"
 
     def __init__(
         self, search: SearchState, settings: SearchSettings, exchange: Exchange | None = None

@@ -13,7 +13,10 @@ import svmcvx as sx
 from .archive import File
 from .honest import honest
 
-ROOMS = ("containers", "headers", "arrays", "points", "trees", "cells", "kernels", "scores")
+ROOMS = (
+    *("containers", "headers", "arrays", "points", "trees", "cells", "sets", "kernels"),
+    "scores",
+)
 
 
 class Forged(NamedTuple):

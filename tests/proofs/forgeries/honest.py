@@ -9,10 +9,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import svmcvx as sx
+from svmcvx.fast import indicator
+from svmcvx.fast.search.state import SearchSettings
 
 from .archive import File, unpacked
 
@@ -40,6 +43,13 @@ def _weston_watkins(**arguments: Any) -> Any:
 
 def _l0(C: float, **arguments: Any) -> Any:
     return FAST.l0(FEW, FEW_Y, C=C, method="search", **arguments)
+
+
+def _sets() -> Any:
+    """An answer of sets alone: branch and bound does not begin."""
+    settings = SearchSettings(turn=1.0, columns=0, expansions=1)
+    with patch.object(indicator, "LONG", 0.0):
+        return FAST.l0(X3, Y, C=1.0, method="search", max_iter=2, settings=settings)
 
 
 # How each is solved, and on which data.
@@ -71,6 +81,7 @@ SOLUTIONS: dict[str, tuple[Callable[[], Any], np.ndarray, np.ndarray]] = {
     "l0 rbf": (lambda: _l0(2.0, kernel=RBF), *SMALL),
     "cells": (lambda: FAST.l0(FEW, FEW_Y, C=5.0, method="directions"), *SMALL),
     "cells k": (lambda: FAST.zero_one(X, Y, k=4.0, method="directions"), *TWO),
+    "sets": (_sets, X3, Y),
     "m3svm": (lambda: FAST.m3svm(*THREE, lam=0.1, p=2.0, loss="hinge"), *THREE),
     "m3svm 1": (lambda: FAST.m3svm(*THREE, lam=0.1, p=1.0, loss="hinge"), *THREE),
     "m3svm logistic": (lambda: FAST.m3svm(*THREE, lam=0.1, p=2.0, loss="logistic"), *THREE),
