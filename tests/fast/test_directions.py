@@ -177,7 +177,8 @@ def test_threads_change_neither_answer_nor_proof(monkeypatch):
 def test_a_search_that_is_cut_short_has_a_proved_interval():
     X, y = clouds(120, 4, seed=4)
     optimum = L0(X, y, C=5.0, method="directions")
-    short = L0(X, y, C=5.0, method="directions", max_iter=1)
+    short_rounds = SearchSettings(round_work=1e6)
+    short = L0(X, y, C=5.0, method="directions", max_iter=4, settings=short_rounds)
     assert short.status is sx.Status.ITERATION_LIMIT
     assert 0.0 < short.certificate.lower <= optimum.certificate.upper <= short.certificate.upper
     assert sx.verify(short.proof(), X, y).holds
