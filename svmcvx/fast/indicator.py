@@ -436,7 +436,7 @@ class _Run:
                 " both classes; leave method out"
             )
         columns = column_count(self.search, self.settings.columns) if takes else 0
-        self.searches = []
+        self.searches, self.turn = [], self.settings.turn
         if self.method != "directions":
             self.searches.append(self.branch(exchange))
         if self.method == "directions" or (self.method == "auto" and columns):
@@ -456,7 +456,7 @@ class _Run:
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
                 turn /= 1.0 if search is running[0] else lag
                 status = search.run(pool, partial(_has_done, search, turn))
-                if status is Status.NUMERICAL and len(running) > 1:
+                if status is Status.NUMERICAL and search.unresolved < math.inf and len(running) > 1:
                     running.remove(search)
                 elif status is not None:
                     return status
@@ -643,7 +643,7 @@ class _ZeroOneRun(_Run):
         for search.objective_cap in OBJECTIVE_CAPS:
             if search.best is not None or search.monitor.out_of_time():
                 break
-            self.searches = [self.branch(exchange)]
+            self.choose(exchange)
             status = self.in_turn(pool)
             if status not in (Status.NUMERICAL, None):
                 break

@@ -292,3 +292,9 @@ def test_no_end_above_the_optimum_is_proved(name, weights):
             checked = sx.verify(replace(proof, tree=tree), X, y)
             assert not checked.holds
             assert "cross" not in checked.why, (seed, factor)
+
+
+def test_a_budget_that_no_point_meets_is_refused_after_some_cells():
+    X, y = clouds(200, 3, seed=2)
+    with pytest.raises(SolverFailed, match=r"fast.zero_one/directions: no point that drops"):
+        ZERO_ONE(X, y, k=5.0)

@@ -30,6 +30,10 @@ from svmcvx.formulations.signed_rows import Incumbent, least_norm, ramp_descent,
 from svmcvx.losses import ramp
 from svmcvx.solution import Status
 
+# Sets of rows that are decided exactly, at most; and the entries of data for which that is tried
+# although there may be more sets.
+DECIDED = 500
+
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -338,7 +342,11 @@ class CountingSearch(SearchState):
     def decide_feasibility(self) -> bool | None:
         """Decide exactly whether the rows without k of them are separable; offer a point."""
         stack: list[tuple[Bools, Bools]] = [(np.zeros(self.weight.size, dtype=bool),) * 2]
-        for _ in range(500):
+        # One of d + 1 rows is dropped at a time, until the budget is used up.
+        steps = min(self.k / float(self.weight.min()), 100.0)
+        if self.H.size > DECIDED and (self.H.shape[1] + 1.0) ** steps > DECIDED:
+            return None
+        for _ in range(DECIDED):
             if not stack:
                 return False
             if self.monitor.out_of_time():

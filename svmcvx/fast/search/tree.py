@@ -76,7 +76,7 @@ class RoundSearch(ABC):
         self.search, self.settings, self.exchange = search, settings, exchange
         self.queue: list[Any] = []
         self.tasks, self.nodes, self.work, self.proved = tasks, 0, 0.0, 0.0
-        self._begun, self._unresolved = False, math.inf
+        self._begun, self.unresolved = False, math.inf
 
     @property
     @abstractmethod
@@ -89,7 +89,7 @@ class RoundSearch(ABC):
 
     def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
         """Search to the end; None if `enough`, called before each round, is true earlier."""
-        self.search.unresolved_bound = self._unresolved
+        self.search.unresolved_bound = self.unresolved
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None
             if not self._begun:
@@ -97,7 +97,7 @@ class RoundSearch(ABC):
                 status = self._begin(pool)
             while status is None and not enough():
                 status = self._round(pool)
-        self._unresolved = self.search.unresolved_bound
+        self.unresolved = self.search.unresolved_bound
         return status
 
     @abstractmethod
