@@ -136,10 +136,10 @@ def zero_one(
         Rounds of the search.
     method : "auto", "directions" or "tree"
         "tree" decides for one observation after the other, by branch and bound. "directions" cuts
-        cells of directions of w, which needs a penalised intercept and two columns or more; it is
-        the quicker one for up to some six columns, among hundreds of observations and more. "auto"
-        runs both in turn with up to ``settings.columns`` columns (10) that are not nearly
-        dependent, and else the tree. ``attempts[-1].options`` names the one that has proved more.
+        cells of directions of w, which needs two columns or more; it is the quicker one for up to
+        some six columns, among hundreds of observations and more. "auto" runs both in turn with up
+        to ``settings.columns`` columns (10) that are not nearly dependent, and else the tree.
+        ``attempts[-1].options`` names the one that has proved more.
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the
         search draws nothing.
@@ -431,9 +431,8 @@ class _Run:
         takes = Directions.takes(self.search)
         if self.method == "directions" and not takes:
             raise DataError(
-                "method='directions' takes a linear machine with an intercept that differs in two"
-                " columns or more, of comparable sizes, and whose optimum keeps observations of"
-                " both classes; leave method out"
+                "method='directions' takes data that differ in two columns or more, of comparable"
+                " sizes, and whose optimum keeps observations of both classes; leave method out"
             )
         columns = column_count(self.search, self.settings.columns) if takes else 0
         self.searches, self.turn = [], self.settings.turn

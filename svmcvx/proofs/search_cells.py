@@ -30,6 +30,8 @@ NARROWED: Final = 0.9
 MORE: Final = 8
 # Pairs of open rows of a cell up to which conflicts are looked for.
 PAIRS: Final = 4_000_000
+# The price ρ of m² that stands for m = 0: it exceeds any value.
+NO_INTERCEPT: Final = 1e300
 # A factor below the rounding of a few operations.
 LESS: Final = 1.0 - 2.0**-47
 
@@ -68,8 +70,8 @@ class _Support(NamedTuple):
 
 def cells_bound(problem: Problem, rows: Any) -> float:
     """Return the lower end that the cells of a proof prove."""
-    if problem.statement.kernel is not None or not (problem.free or problem.penalised):
-        raise ProofRejected("cells are about linear machines with an intercept")
+    if problem.statement.kernel is not None:
+        raise ProofRejected("cells are about linear machines")
     return _Cells(problem, rows).bound()
 
 
@@ -87,7 +89,9 @@ class _Cells:
         if not 0.0 < self.upper < math.inf:
             raise ProofRejected("the value that the cells are about must be positive")
         # The squared intercept costs this much, in units of the squared norm.
-        self.rho = rows.unit * LESS if problem.penalised else 0.0
+        self.rho = 0.0 if problem.free else NO_INTERCEPT
+        if problem.penalised:
+            self.rho = rows.unit * LESS
         H = rows.H[:, :-1] if problem.penalised else rows.H
         used = np.flatnonzero(H.any(axis=0))
         exponents = tree["exponent"][used]
@@ -168,7 +172,7 @@ class _Cells:
     def _is_empty(self, centre: Floats, half: Floats) -> bool:
         """Whether no point of a cell is below U."""
         ranges = self._ranges(centre, half)
-        points = _Points(0.0, _above(*ranges.most), ranges.most)
+        points = _Points(0.0, self._largest(*ranges.most), ranges.most)
         for _ in range(ROUNDS):
             # Rows that are open here count once, also where later numbers drop some of them.
             opened, width = self._narrowed(ranges, points), points.high - points.low
@@ -249,10 +253,16 @@ class _Cells:
         least = 2.0 * math.sqrt(self._square(ranges, points) / rest) * LESS
         return points._replace(low=max(points.low, least))
 
+    def _largest(self, one: float, two: float) -> float:
+        """Return the largest sum of thresholds up to these, which are equal without intercept."""
+        return 2.0 * min(one, two) if self.rho == NO_INTERCEPT else _above(one, two)
+
     def _lost(self, ranges: _Ranges, points: _Points) -> tuple[Bools, Bools]:
         """Mark the rows that all points drop."""
         (one, two), low = points.tops, points.low
         limits = -_above(two, -low), -_above(one, -low)
+        if self.rho == NO_INTERCEPT:
+            limits = 0.5 * low, 0.5 * low
         return ranges.high[0] < limits[0], ranges.high[1] < limits[1]
 
     def _open(self, ranges: _Ranges, points: _Points) -> list[NDArray[np.intp]]:
@@ -283,7 +293,7 @@ class _Cells:
                     points.tops, ranges.ends, ranges.sums, reversed(lost), strict=True
                 )
             ]
-            high = min(points.high, _above(tops[0], tops[1]))
+            high = min(points.high, self._largest(*tops))
             points = points._replace(high=high, tops=(tops[0], tops[1]))
             if points.high - points.low > NARROWED * (before.high - before.low):
                 break

@@ -22,6 +22,7 @@ PROBLEMS = {
     "l0": (L0, {"C": 1.0}),
     "l0, expensive": (L0, {"C": 30.0}),
     "0-1": (ZERO_ONE, {"lam": 1.0}),
+    "0-1, no intercept": (ZERO_ONE, {"lam": 5.0, "intercept": False}),
     "0-1, budget": (ZERO_ONE, {"k": 0.3}),
 }
 
@@ -264,7 +265,7 @@ def test_proofs_of_hostile_instances_hold_and_exclude_no_exact_optimum():
         checked = sx.verify(found.proof(), X, y)
         assert checked.holds, (seed, checked.why)
         s = np.ones(len(y)) if weight is None else weight
-        rows = np.column_stack([X, np.ones(len(X))]) * y[:, None]
+        rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
         optimum = exact_optimum(rows[s > 0], s[s > 0], **hyper)
         assert Fraction(found.certificate.lower) <= optimum <= Fraction(found.certificate.upper)
         proved += 1

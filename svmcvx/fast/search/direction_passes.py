@@ -8,9 +8,10 @@ t > 0 and v on the surface of the cube [−1, 1]^d. It keeps row i of class c wh
 .. math:: \|w\|^2 + \rho b^2 = \frac{4}{s^2}(\|v\|^2 + \rho m^2),
     \qquad m = \tfrac12(\theta_1 - \theta_2),
 
-with ρ = 0 for a free intercept. A *cell* is a box of directions with one coordinate at 1 or −1.
-Only its points below a value U count; numbers that hold for all of them pass to the parts of the
-cell: :math:`s_l \le s \le s_h` and :math:`\theta_c \le T_c`. Let V ≤ ‖v‖² in the cell.
+with ρ = 0 for a free intercept, and m = 0 without an intercept. A *cell* is a box of directions
+with one coordinate at 1 or −1. Only its points below a value U count; numbers that hold for all of
+them pass to the parts of the cell: :math:`s_l \le s \le s_h` and :math:`\theta_c \le T_c`. Let
+V ≤ ‖v‖² in the cell.
 
 **Windows.** A row of class c whose largest v'g is below :math:`s_l - T_{3-c} \le \theta_c` is
 dropped; one whose smallest v'g is at least :math:`T_c` is kept; the others are open. If U has no
@@ -50,6 +51,8 @@ from svmcvx.system.compilation import compiled
 ANY_ORDER = {"reassoc", "contract"}
 # Factors that exceed the rounding of a few operations.
 LESS, MORE = 1.0 - 2.0**-48, 1.0 + 2.0**-48
+# The price ρ of m² that stands for m = 0: it exceeds any value.
+NO_INTERCEPT = 1e300
 # Numbers of a cell behind its centre and half-widths: s_l, s_h, both T, a bound, and the coordinate
 # in which it is cut in two.
 LOW, HIGH, FIRST, SECOND, BOUND, CUT, NUMBERS = range(7)
@@ -325,6 +328,12 @@ def _above(first, second):
 
 
 @compiled(inner=True, nogil=True)
+def _largest_s(tops, rho):
+    """Return the largest sum of thresholds up to these, which are equal without an intercept."""
+    return 2.0 * min(tops[0], tops[1]) if rho == NO_INTERCEPT else _above(tops[0], tops[1])
+
+
+@compiled(inner=True, nogil=True)
 def _square(V, rho, tops, s):
     """Return the least ‖v‖² + ρm² at thresholds with a sum of s or more."""
     off = max(0.5 * s - tops[0], 0.5 * s - tops[1], 0.0)
@@ -446,7 +455,7 @@ def _bound(cell, classes, price, shape, supports, scratch):
         most = _ranges(rows, centre, half, middles[c], lows[c], highs[c])
         tops[c] = min(numbers[FIRST + c], most)
     s_low = max(numbers[LOW], _least_s(price, V * LESS, 0.0))
-    s_high = min(numbers[HIGH], _above(tops[0], tops[1]))
+    s_high = min(numbers[HIGH], _largest_s(tops, rho))
     numbers[BOUND] = math.inf
     # Windows and thresholds.
     square = dropped = 0.0
@@ -458,7 +467,7 @@ def _bound(cell, classes, price, shape, supports, scratch):
         most = k if lam == 0.0 else min(k, max(upper - floor, 0.0) / lam)
         before = tops[0] + tops[1] - s_low
         for c in range(2):
-            limits[c] = -_above(tops[1 - c], -s_low)
+            limits[c] = 0.5 * s_low if rho == NO_INTERCEPT else -_above(tops[1 - c], -s_low)
         for c in range(2):
             sizes[c], counts[c], some = _sort(
                 weights[c], lows[c], highs[c], limits[c], tops[c], found[c], ends[c], sums[c]
@@ -469,7 +478,7 @@ def _bound(cell, classes, price, shape, supports, scratch):
             room_left = (most - sums[1 - c][0]) * MORE
             tops[c], counts[c] = _highest(ends[c], sums[c], counts[c], room_left)
         work += 4.0 * n
-        s_high = min(s_high, _above(tops[0], tops[1]))
+        s_high = min(s_high, _largest_s(tops, rho))
         dropped = _least_weight(ends, sums, counts, s_low)
         bound = max(bound, _cost(price, square, dropped, s_high))
         if bound >= upper:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.fast.search.direction_passes import BOUND, CUT, HIGH, NUMBERS, bound_cells
+from svmcvx.fast.search.direction_passes import BOUND, CUT, HIGH, NO_INTERCEPT, NUMBERS, bound_cells
 from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.state import CountingSearch, SearchSettings, norm_below
 from svmcvx.fast.search.tree import RoundSearch
@@ -86,7 +86,8 @@ class Directions(RoundSearch):
         )
         self.equal = bool((search.weight == search.weight[0]).all())
         # The price of the squared intercept, in units of the squared norm.
-        rho = 0.0 if search.free else search.scale**2
+        prices = {"free": 0.0, "penalised": search.scale**2, "none": NO_INTERCEPT}
+        rho = prices[search.statement.space.intercept]
         self.shape = np.ldexp(1.0, -2 * self.exponents), rho, PAIRS
         self.supports: list[Support] = []
         self.cells, self.unused = np.empty((0, 2 * d + NUMBERS)), list[int]()
@@ -99,8 +100,6 @@ class Directions(RoundSearch):
     @staticmethod
     def takes(search: CountingSearch) -> bool:
         """Whether the cells cover all points below the incumbent's value."""
-        if search.statement.space.intercept == "none":
-            return False
         H = _without_intercept(search)
         sizes = np.abs(H).mean(axis=0)
         exponents = np.frexp(sizes[sizes > 0])[1]
@@ -295,7 +294,7 @@ class Directions(RoundSearch):
 
 def _without_intercept(search: CountingSearch) -> Floats:
     """Return the distinct rows without the constant feature."""
-    return search.H if search.free else search.H[:, :-1]
+    return search.H[:, :-1] if search.statement.space.intercept == "penalised" else search.H
 
 
 def column_count(search: CountingSearch, most: int) -> int:
