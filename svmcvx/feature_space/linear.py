@@ -194,9 +194,12 @@ def with_constant(X: Features) -> Features:
     n, d = X.shape
     if not sp.issparse(X):
         return np.hstack([X, np.ones((n, 1))])
-    ends, moved = X.indptr[1:], np.arange(n + 1, dtype=X.indptr.dtype)
-    parts = np.insert(X.data, ends, 1.0), np.insert(X.indices, ends, d), X.indptr + moved
-    return sp.csr_array(parts, shape=(n, d + 1))
+    indptr = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype)
+    data, indices = np.ones(X.nnz + n), np.full(X.nnz + n, d, dtype=X.indices.dtype)
+    given = np.ones(data.size, dtype=np.bool_)
+    given[indptr[1:] - 1] = False
+    data[given], indices[given] = X.data, X.indices
+    return sp.csr_array((data, indices, indptr), shape=(n, d + 1))
 
 
 # Share of non-zero entries from which sparse data with a free intercept are treated as dense: this

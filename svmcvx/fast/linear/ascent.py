@@ -16,7 +16,6 @@ from svmcvx.data import Features
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear import ascent_passes as passes
 from svmcvx.fast.linear.newton import (
-    AT_ONCE,
     REFRESH,
     BestPoint,
     LinearNewtonSettings,
@@ -25,17 +24,18 @@ from svmcvx.fast.linear.newton import (
     RowSums,
     minimise,
     newton_work,
+    system_work,
 )
 from svmcvx.solution import Status
 
 # Epochs between two evaluations of the gap, and entries read between them, at most, about half a
 # second; entries read in the time of an evaluation's fixed work.
 EPOCHS, MOST_ENTRIES, ROUND_WORK = 20, 2e8, 1e4
-# Least τ of a free bias: relative to the mean squared norm, and to move the bias in an epoch
+# Least τ of a bias: relative to the mean squared norm, and to move the bias in an epoch
 # if all multipliers are unbalanced.
 DAMPING, MOVE = 0.1, 1.0
 # Share of the tolerance at which the gap that is summed up on the way leads to its evaluation.
-SHARE = 0.8
+SHARE = 1.0
 # Evaluations after which a gap that has not fallen ends the method.
 STALLED = 200
 # Epochs that Newton's method must be worth, and the share of its work that is spent before the gap
@@ -75,11 +75,13 @@ def solve_rows(
     alpha: Floats | None = None,
     most: float | None = None,
     seed: int = 0,
+    inner: Features = None,
     newton: LinearNewtonSettings | None = None,
 ) -> tuple[list[BestPoint], Status, dict[str, Any]]:
     """Solve a problem by coordinate ascent (``"dcd"``), Newton's method, or for ``"auto"`` the
     first and then the second, if it will not end within `most` entries, the work of Newton's
-    method; return the points, the last one first.
+    method; return the points, the last one first. Coordinate ascent runs on the `inner` rows if the
+    problem's are these with a constant column 1 at their end.
     """
     points: list[BestPoint] = []
     if most is None:
@@ -89,7 +91,7 @@ def solve_rows(
     chosen = ("dcd" if most else "newton") if method == "auto" else method
     if chosen == "dcd":
         most = most if method == "auto" else math.inf
-        point, status = ascend(problem, monitor, alpha, b, most=most, seed=seed)
+        point, status = ascend(problem, monitor, alpha, b, most=most, seed=seed, inner=inner)
         points.append(point)
         if method == "dcd" or status is not Status.INACCURATE:
             return points, status, {"method": chosen, "iterations": point.steps}
@@ -110,29 +112,38 @@ def ascend(
     *,
     most: float = math.inf,
     seed: int = 0,
+    inner: Features = None,
 ) -> tuple[BestPoint, Status]:
     """Run coordinate ascent; inaccurate if it stalls, or will read more than `most` entries at the
     rate at which its gap falls.
     """
     m, n = problem, problem.n
-    rows, curvature, f, zeros = Entries.of(m.X), m.norms**2, np.zeros(n), np.zeros(n)
-    tau = max(DAMPING * float(curvature.mean()), MOVE / float(m.c.sum())) if m.bias else 0.0
-    curvature += tau
+    penalty, tau = float(inner is not None), 0.0
+    rows, f, zeros = Entries.of(inner if penalty else m.X), np.zeros(n), np.zeros(n)
+    curvature = np.maximum(m.norms**2 - penalty, 0.0)
+    if m.bias or penalty:
+        tau = max(DAMPING * float(curvature.mean()), MOVE / float(m.c.sum()))
+        curvature += tau / (1.0 + penalty * tau)
     low, high = (end * m.c for end in m.loss.domain)
     if alpha is None:
         alpha, w = np.zeros(n), np.zeros(m.d) if m.linear_term is None else m.linear_term.copy()
     else:
         alpha = np.clip(alpha, low, high)
         w = m.primal_of(alpha)
+    if penalty:
+        w, b = w[:-1].copy(), float(w[-1])
     best = BestPoint(w.copy(), b, alpha, alpha)
     polish = Polish(m) if Polish.applies(m) else None
     order, state = np.arange(n), np.array([n, seed])
-    numbers = np.array([-math.inf, math.inf, 0.0, b, 0.0, tau])
+    numbers = np.array([-math.inf, math.inf, 0.0, b, 0.0])
     rounds, tol, read = 0, SHARE * monitor.tol, 0.0
     gaps: list[tuple[float, float]] = []
 
-    def found(w: Floats, b: float, alpha: Floats, sums: RowSums) -> Status | None:
-        lower, upper, better_lower, better_upper = best.update(m, w, b, sums, w)
+    def found(
+        w: Floats, b: float, alpha: Floats, sums: RowSums, primal: Floats | None = None
+    ) -> Status | None:
+        primal = w if primal is None else primal
+        lower, upper, better_lower, better_upper = best.update(m, w, b, sums, primal)
         if better_lower:
             best.alpha = alpha.copy()
         if better_upper:
@@ -143,28 +154,33 @@ def ascend(
     while True:
         if rounds % REFRESH == REFRESH - 1:
             # It is updated along the way.
-            w = m.primal_of(alpha)
+            w = m.primal_of(alpha)[: w.size].copy()
         if w.any():
             passes.scores(*rows, w, f)
         b = float(numbers[3])
         sums = m.sums_of(alpha, m.loss_at(f, b, zeros))
-        status = found(w, b, alpha, sums)
+        if penalty:
+            status = found(np.append(w, b), 0.0, alpha, sums, np.append(w, sums.balance))
+        else:
+            status = found(w, b, alpha, sums)
         gaps.append((read, best.upper - best.lower))
         if status is None and polish is not None:
             free = np.flatnonzero((alpha > 0.0) & (alpha < m.c))
-            if free.size**3 <= AT_ONCE * read and (end := polish(alpha, free)):
+            if system_work(m, free.size) <= read and (end := polish(alpha, free)):
                 status = found(*end)
         if status is None and not _promising(gaps, monitor.tol * abs(best.upper), most):
             status = Status.INACCURATE
         if status is not None:
             return best, status
-        numbers[2] = sums.total - sums.conjugate - 0.5 * float(w @ w)
-        numbers[4] = sums.balance if m.bias else 0.0
+        length = math.sqrt(float(w @ w) + penalty * sums.balance**2)
+        numbers[2] = sums.total - sums.conjugate - 0.5 * length**2
+        numbers[4] = sums.balance if tau else 0.0
+        bias = tau, penalty, 1.0 + abs(b) + m.largest_norm * length
         work = min(EPOCHS * epoch_work(m), MOST_ENTRIES)
         if read < TRIAL * most:
             work = min(work, max(TRIAL * most - read, epoch_work(m)))
         passed, gap, _ = passes.ascend(
-            m.loss, *rows, m.y, m.c, curvature, alpha, w, order, state, numbers, tol, work
+            m.loss, *rows, m.y, m.c, curvature, alpha, w, bias, order, state, numbers, tol, work
         )
         read += passed + ROUND_WORK
         if gap <= tol * max(abs(numbers[2]), abs(numbers[2] + gap)):

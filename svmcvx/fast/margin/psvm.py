@@ -235,8 +235,9 @@ def _solve_linear(
     w, b, alpha = start or (None, 0.0, None)
     if w is not None:
         b = b + float(centre @ w) if free else 0.0
+    inner = space.data.X if space.intercept == "penalised" else None
     (point, *_), status, options = solve_rows(
-        problem, monitor, method, w=w, b=b, alpha=alpha, seed=seed
+        problem, monitor, method, w=w, b=b, alpha=alpha, seed=seed, inner=inner
     )
     biases = [point.b]
     if free and (p == 1 or (status is not Status.OPTIMAL and not problem.smooth)):

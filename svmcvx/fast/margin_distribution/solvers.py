@@ -332,8 +332,15 @@ def _solve_odm(
     elif w is not None and theta is None:
         theta = statement.multipliers(y * np.asarray(problem.X @ w))
     most = EPOCHS * epoch_work(problem) if good else None if space.is_linear else 0.0
+    inner = space.data.X if space.is_linear and space.intercept == "penalised" else None
     (point, *_), status, options = solve_rows(
-        problem, monitor, method, w=w, alpha=theta, most=most, seed=seed, newton=newton
+        *(problem, monitor, method),
+        w=w,
+        alpha=theta,
+        most=most,
+        seed=seed,
+        inner=inner,
+        newton=newton,
     )
     model: Any = (
         linear_model(space, point.w, 0.0, point.alpha != 0)
