@@ -5,7 +5,8 @@ by branch and bound (:mod:`svmcvx.fast.search.tree`), or, for losses that are co
 columns, cells of directions are cut (:mod:`svmcvx.fast.search.directions`), from points that a
 local search over sets of kept observations finds (:mod:`svmcvx.fast.search.exchange`). On problems
 on which these do not end soon a linear program over sets of rows of which no point keeps all joins
-them (:mod:`svmcvx.fast.search.covering`). The upper bound is checked like any other; the lower
+them (:mod:`svmcvx.fast.search.covering`), and branch and bound on blocks of the observations
+(:mod:`svmcvx.fast.search.partition`). The upper bound is checked like any other; the lower
 bound is proved by the search: kind ``"enumeration"``, ``residuals["search_bound"]``. A proof holds
 the tree, the cells or the sets, and the second checker computes its bounds again
 (:mod:`svmcvx.proofs.search_tree`).
@@ -52,6 +53,7 @@ from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.search.covering import Covering
 from svmcvx.fast.search.directions import Directions, column_count
 from svmcvx.fast.search.exchange import Exchange
+from svmcvx.fast.search.partition import Partition
 from svmcvx.fast.search.state import (
     CountingSearch,
     RampSearch,
@@ -443,6 +445,8 @@ class _Run:
             self.expected = work_of_directions(self.search.first.size, columns)
         if self.method == "auto" and math.isinf(self.search.k):
             self.later = [Covering(self.search, self.settings, exchange)]
+            if Partition.takes(self.search):
+                self.later.append(Partition(self.search, self.settings, exchange))
 
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.

@@ -1,5 +1,7 @@
 """The set-covering bound: against the optimum, its proof, and the turns of an exact search."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,10 +9,12 @@ import svmcvx as sx
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.search.covering import Covering
 from svmcvx.fast.search.exchange import Exchange
+from svmcvx.fast.search.partition import Partition
 from svmcvx.fast.search.state import CountingSearch, SearchSettings
 from svmcvx.fast.search.tree import BranchAndBound
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.indicator.statement import l0_statement, zero_one_statement
+from svmcvx.formulations.signed_rows import violated
 from svmcvx.solution import Status
 
 PROBLEMS = {
@@ -38,6 +42,9 @@ def covering(X, y, name, weight=None):
         if name == "l0"
         else zero_one_statement(space, numbers["lam"], None, "zero_one")
     )
+    width = statement.geometry.G.shape[1]
+    constant = statement.geometry.incumbent(np.zeros(width), 0.0, violated)
+    statement = replace(statement, pool=(constant,))
     with monitored(tol=1e-6, max_iter=10**6, verbose=False, callback=None) as monitor:
         search = CountingSearch(statement, monitor)
         exchange = Exchange(search, SearchSettings())
@@ -83,6 +90,7 @@ def test_a_search_that_does_not_end_hands_on_a_proof_of_its_sets(name, tmp_path,
         return self.search.report(self.proved)
 
     monkeypatch.setattr(BranchAndBound, "_round", idle)
+    monkeypatch.setattr(Partition, "takes", lambda _: False)
     pytest.importorskip("flint")
     X, y = clouds(80, 11)
     solve, numbers = PROBLEMS[name]

@@ -27,6 +27,8 @@ STILL = 40
 BEGINNING, BEGINNING_NODES, FIRST_POINT = 1e8, 100.0, 5.0
 # Work of a search from which on there is as much beside it, a tenth of its time.
 LEAST = 2e7
+# The value of a good set, in units of the best one.
+GOOD = 1.3
 # Number of dropped rows, those with the largest margins, that an exchange tries to take in.
 CANDIDATES = 8
 
@@ -37,6 +39,8 @@ class Exchange:
     def __init__(self, search: CountingSearch, settings: SearchSettings) -> None:
         self.search, self.settings = search, settings
         self.work = 0.0
+        # Good sets and their values, if they are to be remembered.
+        self.good: dict[bytes, tuple[float, Bools]] | None = None
         self._rng = np.random.default_rng(0)
         self.rows = np.array(search.rows)
         if search.free:
@@ -123,6 +127,8 @@ class Exchange:
             self.rows, self.gram, self.search.weight, lam, k, kept, left, *self._scratch, stop
         )
         self.work += cost * (products + 1)
+        if self.good is not None and value < GOOD * self.search.best_value:
+            self.good[kept.tobytes()] = float(value), kept.copy()
         return float(value)
 
     def _moved(self) -> Bools:
