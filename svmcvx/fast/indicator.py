@@ -459,7 +459,9 @@ class _Run:
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
                 turn /= 1.0 if search is running[0] else lag
                 status = search.run(pool, partial(_has_done, search, turn))
-                if status is Status.NUMERICAL and search.unresolved < math.inf and len(running) > 1:
+                # A search that stands still, unlike one that has excluded all better points.
+                still = math.isfinite(min(search.open_bound, search.unresolved))
+                if status is Status.NUMERICAL and still and len(running) > 1:
                     running.remove(search)
                 elif status is not None:
                     return status
