@@ -458,10 +458,9 @@ class _Run:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
                 turn /= 1.0 if search is running[0] else lag
-                status = search.run(pool, partial(_has_done, search, turn))
-                # A search that stands still, unlike one that has excluded all better points.
-                still = math.isfinite(min(search.open_bound, search.unresolved))
-                if status is Status.NUMERICAL and still and len(running) > 1:
+                status = search.run(pool, partial(search.has_done, turn))
+                left = math.isfinite(min(search.open_bound, search.unresolved))
+                if status is Status.NUMERICAL and left and len(running) > 1:
                     running.remove(search)
                 elif status is not None:
                     return status
@@ -476,10 +475,6 @@ class _Run:
                 self.searches += self.later
                 self.later = []
             running.sort(key=lambda search: -search.proved)
-
-
-def _has_done(search: RoundSearch, work: float) -> bool:
-    return search.work >= work
 
 
 class _RampRun(_Run):

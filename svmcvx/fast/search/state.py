@@ -84,7 +84,7 @@ class SearchSettings:
     rank: int = 40
     joining: int = 300
     columns: int = 10
-    turn: float = 2e7
+    turn: float = 1e8
 
     def ends_soon(self, statement: L0) -> bool:
         """Whether the size promises that a search ends."""

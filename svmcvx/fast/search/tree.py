@@ -83,6 +83,9 @@ class RoundSearch(ABC):
     def proof(self) -> dict[str, NDArray[Any]]:
         """Arrays that prove the bound."""
 
+    def has_done(self, work: float) -> bool:
+        return self.work >= work
+
     @property
     def open_bound(self) -> float:
         return float(self.queue[0][0]) if self.queue else math.inf
