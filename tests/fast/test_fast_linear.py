@@ -179,6 +179,17 @@ def test_coordinate_ascent_on_sparse_rows_agrees_and_makes_nothing_dense(
     overlap(psvm(X.toarray(), y, **solve.keywords, method="dcd"), fast)
 
 
+@pytest.mark.parametrize(("seed", "intercept"), [(5, "penalised"), (41, "free")])
+def test_bounds_of_two_methods_are_those_of_the_answer(seed, intercept):
+    """The model of the ascent and the multipliers of Newton's method close the gap."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(150, 12))
+    score = X @ rng.normal(size=12)
+    y = np.where(score + 0.7 * score.std() * rng.normal(size=150) > 0, 1, -1)
+    found = psvm(X, y, C=1.0, p=1.0, tol=1e-3, intercept=intercept)
+    assert (found.status, found.solver) == ("optimal", "fast.psvm/dcd+newton")
+
+
 def test_coordinate_ascent_obeys_its_limits():
     X, y = sx.synthetic.outlier_data(120, 3, sigma=0.5, outliers="spread", seed=3)
     solve = partial(psvm, X, y, C=1e3, method="dcd", tol=1e-9)

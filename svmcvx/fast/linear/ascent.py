@@ -40,7 +40,7 @@ SHARE = 1.0
 STALLED = 200
 # Epochs that Newton's method must be worth, and the share of its work that is spent before the gap
 # is extrapolated; the gap from which it starts at the point found.
-WORTH, TRIAL, NEAR = 8.0, 0.1, 1e-2
+WORTH, TRIAL, NEAR = 8.0, 0.05, 1e-2
 
 
 class Entries(NamedTuple):
@@ -77,13 +77,13 @@ def solve_rows(
     seed: int = 0,
     inner: Features = None,
     newton: LinearNewtonSettings | None = None,
-) -> tuple[list[BestPoint], Status, dict[str, Any]]:
+) -> tuple[BestPoint, Status, dict[str, Any]]:
     """Solve a problem by coordinate ascent (``"dcd"``), Newton's method, or for ``"auto"`` the
     first and then the second, if it will not end within `most` entries, the work of Newton's
-    method; return the points, the last one first. Coordinate ascent runs on the `inner` rows if the
+    method; return the better ends of both. Coordinate ascent runs on the `inner` rows if the
     problem's are these with a constant column 1 at their end.
     """
-    points: list[BestPoint] = []
+    earlier: BestPoint | None = None
     if most is None:
         most = newton_work(problem)
         if most < WORTH * (epoch_work(problem) + ROUND_WORK) or (w is not None and alpha is None):
@@ -91,17 +91,17 @@ def solve_rows(
     chosen = ("dcd" if most else "newton") if method == "auto" else method
     if chosen == "dcd":
         most = most if method == "auto" else math.inf
-        point, status = ascend(problem, monitor, alpha, b, most=most, seed=seed, inner=inner)
-        points.append(point)
+        earlier, status = ascend(problem, monitor, alpha, b, most=most, seed=seed, inner=inner)
         if method == "dcd" or status is not Status.INACCURATE:
-            return points, status, {"method": chosen, "iterations": point.steps}
+            return earlier, status, {"method": chosen, "iterations": earlier.steps}
         chosen = "dcd+newton"
         if monitor.gap <= NEAR:
-            w, b, alpha = point.w, point.b, point.alpha
+            w, b, alpha = earlier.w, earlier.b, earlier.alpha
     alpha = None if problem.smooth else alpha
     point, status = minimise(problem, monitor, w=w, b=b, alpha=alpha, settings=newton)
-    options = {"method": chosen, "iterations": point.steps}
-    return [point, *points], status, options
+    if earlier is not None:
+        point.take(earlier)
+    return point, status, {"method": chosen, "iterations": point.steps}
 
 
 def ascend(

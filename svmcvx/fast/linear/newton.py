@@ -333,8 +333,9 @@ def system_work(problem: LinearProblem, curved: float) -> float:
 
 def newton_work(problem: LinearProblem) -> float:
     """Return the work of Newton's method, roughly, in the same unit."""
-    n, steps, curved = problem.n, *(SMOOTH if problem.smooth else AUGMENTED)
-    curved *= n
+    n, (steps, share) = problem.n, SMOOTH if problem.smooth else AUGMENTED
+    # Of fewer rows than columns nearly all are curved.
+    curved = max(share * n, float(min(n, problem.d)))
     system = system_work(problem, curved)
     if sp.issparse(problem.X) and problem.d <= curved:
         system = min(system, PRODUCTS * (2.0 * curved * problem.entries + problem.d))
@@ -378,8 +379,8 @@ BIAS_DAMPING = 1e-12
 # Multiplications of a matrix product in the time in which coordinate ascent reads an entry.
 AT_ONCE = 64.0
 # The same of the fixed work of a Newton step, and products of conjugate gradients in one.
-STEP_WORK, PRODUCTS = 1e4, 60.0
-# Steps of Newton's method, about, and the share of curved rows in them: smooth losses, others.
+STEP_WORK, PRODUCTS = 1.5e4, 60.0
+# Steps of Newton's method, about, and the least share of curved rows: smooth losses, others.
 SMOOTH, AUGMENTED = (5.0, 0.5), (25.0, 0.25)
 # First penalty σ of the augmented Lagrangian, without and with multipliers to start from; without
 # them σ times the weight times the squared norm of an observation is at most STIFFNESS.
@@ -457,8 +458,10 @@ class LinearProblem(LinearTerms):
 
     @cached_property
     def pairs(self) -> float:
-        """Multiplications of the sparse product XX'."""
-        return float((np.bincount(self.X.indices).astype(np.float64) ** 2).sum())
+        """Multiplications of the sparse product XX', estimated from some of the entries."""
+        some = self.X.indices[:: 1 + self.X.nnz // 2**14]
+        counts, share = np.bincount(some), some.size / max(self.X.nnz, 1)
+        return float(counts @ counts - some.size) / share**2 + self.X.nnz if some.size else 0.0
 
     def primal_of(self, alpha: Floats) -> Floats:
         w = np.asarray(self.X.T @ (self.y * alpha))
@@ -503,6 +506,18 @@ class BestPoint:
     lower: float = -math.inf
     steps: int = 0
     sigma: float = 0.0
+
+    def take(self, other: BestPoint) -> None:
+        """Take the model and the multipliers of another point where its bounds are better."""
+        if other.upper < self.upper:
+            self.w, self.b, self.upper, self.expansion = (
+                other.w,
+                other.b,
+                other.upper,
+                other.expansion,
+            )
+        if other.lower > self.lower:
+            self.alpha, self.lower = other.alpha, other.lower
 
     def update(
         self,

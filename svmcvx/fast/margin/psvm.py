@@ -236,7 +236,7 @@ def _solve_linear(
     if w is not None:
         b = b + float(centre @ w) if free else 0.0
     inner = space.data.X if space.intercept == "penalised" else None
-    (point, *_), status, options = solve_rows(
+    point, status, options = solve_rows(
         problem, monitor, method, w=w, b=b, alpha=alpha, seed=seed, inner=inner
     )
     biases = [point.b]

@@ -333,7 +333,7 @@ def _solve_odm(
         theta = statement.multipliers(y * np.asarray(problem.X @ w))
     most = EPOCHS * epoch_work(problem) if good else None if space.is_linear else 0.0
     inner = space.data.X if space.is_linear and space.intercept == "penalised" else None
-    (point, *_), status, options = solve_rows(
+    point, status, options = solve_rows(
         *(problem, monitor, method),
         w=w,
         alpha=theta,
@@ -556,19 +556,17 @@ def _solve_whitened(
     most = CONDITION if expands else 1e-2 * CONDITION
     good = statement.C * float(problem.norms.max()) ** 2 <= most
     most = EPOCHS * epoch_work(problem) if good else 0.0
-    points, status, options = solve_rows(
+    point, status, options = solve_rows(
         problem, monitor, method, alpha=alpha, most=most, seed=seed, newton=newton
     )
-    models: list[Any] = []
-    for point in points:
-        if expands:
-            v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
-            models.append(space.model(v))
-        else:
-            triangle = statement.curvature.triangle
-            w = sl.solve_triangular(triangle, point.w, lower=True, trans=1, check_finite=False)
-            models.append(linear_model(space, w, 0.0, np.ones(n, dtype=bool)))
-    return RecoveredPoints(models, [{"alpha": point.alpha} for point in points]), status, options
+    if expands:
+        v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
+        model: Any = space.model(v)
+    else:
+        triangle = statement.curvature.triangle
+        w = sl.solve_triangular(triangle, point.w, lower=True, trans=1, check_finite=False)
+        model = linear_model(space, w, 0.0, np.ones(n, dtype=bool))
+    return RecoveredPoints([model], [{"alpha": point.alpha}]), status, options
 
 
 def _unwhitened(
