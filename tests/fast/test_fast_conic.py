@@ -240,6 +240,17 @@ def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
     )
 
 
+def test_a_short_step_of_a_regularised_system_does_not_end_the_descent():
+    X, y = outliers(60, 4)
+    ends = []
+    for damping in (1e-3, 1e9):
+        problem = LowRankRelaxation(X, y, np.ones(60), lam=1.0, U=np.zeros((4, 1)))
+        problem.ridge, problem.damping = 0.1, damping
+        problem.descend(1e-7, 100, lambda: False)
+        ends.append(problem.value(problem.U))
+    assert ends[1] == pytest.approx(ends[0], abs=1e-6)
+
+
 def test_a_hard_margin_on_the_verge_of_none_gives_an_interval():
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -573,7 +573,7 @@ class LowRankRelaxation:
                 step, predicted, solve = found
                 new = self.value(self.U + step)
                 rounding = 2.0 * math.ulp(value)
-                if predicted <= max(goal, rounding):
+                if predicted <= (max(goal, rounding) if self.damping <= DAMPED else rounding):
                     if new <= value + rounding:
                         self.U = self.U + step
                     return solve
@@ -723,6 +723,8 @@ class LowRankRelaxation:
             self.U = np.column_stack([self.U[:, 0], basis[:, significant] * sizes[significant]])
 
 
+# With more regularisation a step is short wherever the minimum is, and its prediction is no bound.
+DAMPED = 1e-3
 # Margins within NEAR of 1 have their multipliers recomputed, if there are at most MOST_NEAR for
 # each column and at most REFINED columns.
 NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000

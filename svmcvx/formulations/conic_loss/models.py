@@ -281,12 +281,12 @@ def covariance_factor(w: Floats, W: Floats) -> Floats:
 def rounded_point(
     space: FeatureSpace, w: Floats, satisfied: Bools | None = None
 ) -> tuple[Floats, BinaryModel]:
-    """Scale a point to keep margins ≥ 1 in the model's own arithmetic; return it and its model."""
+    """Scale a point to keep margins ≥ 1 as they are certified; return it and its model."""
     y = space.data.y
     satisfied = y * np.asarray(space.factor @ w) >= 1.0 if satisfied is None else satisfied
     for _ in range(2):
         model = space.model_from_factor(w, support=satisfied)
-        f = model.scores(space.data.X)
+        f = space.scores(model)
         reached = (y * f.value - 2.0 * f.error)[satisfied]
         if reached.size and reached.min() > 0:
             w = w * max(1.0, (1.0 + EPS) / float(reached.min()))
