@@ -171,7 +171,7 @@ def begin(
         lam = 4.0 / (mean * max(statement.allowance, 1e-3 * total))
         lam = min(max(lam, TINY), float(np.finfo(np.float64).max))
     problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method)
-    return Continuation(statement, problem, monitor=monitor, hard_margin=dual)
+    return Continuation(statement, problem, monitor, dual)
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ def _move_to_sample_solution(
     sample = LowRankRelaxation(
         problem.L[rows], problem.y[rows], weight, lam=problem.lam, U=problem.U, system=method
     )
-    part = Continuation(search.statement, sample, monitor=search.monitor)
+    part = Continuation(search.statement, sample, search.monitor, None)
     part.prepare(part.first_goal())
     problem.U, problem.lam = sample.U, sample.lam
 
@@ -749,21 +749,16 @@ class MinimumAtLam(NamedTuple):
 
 
 class Continuation:
-    """Stages of descent, each followed by bounds."""
+    """Stages of descent, each followed by bounds; none where a hard margin's dual is known."""
 
     def __init__(
-        self,
-        statement: ConicLoss,
-        problem: LowRankRelaxation,
-        *,
-        monitor: Monitor,
-        hard_margin: Dual | None = None,
+        self, statement: ConicLoss, problem: LowRankRelaxation, monitor: Monitor, dual: Dual | None
     ) -> None:
         self.statement, self.problem, self.monitor = statement, problem, monitor
         self.allowance = statement.allowance
         self.fixed_lam = statement.kappa is None
-        self.hard_margin = hard_margin is not None
-        self.best_dual = {} if hard_margin is None else statement.repair(hard_margin)
+        self.hard_margin = dual is not None
+        self.best_dual = {} if dual is None else statement.repair(dual)
         self.best_point: tuple[Floats, float] | None = None
         self.ends: list[Floats] = []
 
