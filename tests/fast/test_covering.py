@@ -1,5 +1,6 @@
 """The set-covering bound: against the optimum, its proof, and the turns of an exact search."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -66,6 +67,16 @@ def test_the_bound_is_below_the_optimum_and_above_a_third(name, weighted):
     bound = found.proved / search.unit
     assert 0.33 * optimum.upper <= bound <= optimum.upper
     assert covering(X, y, name, weight)[0].proved == found.proved
+
+
+def test_the_bound_of_a_first_node_is_the_trees():
+    X, y = clouds(30, 3)
+    _, search = covering(X, y, "l0")
+    search.proved = 0.0
+    tree = BranchAndBound(search, SearchSettings())
+    with ThreadPoolExecutor(1) as pool:
+        tree.run(pool, lambda: True)
+    assert tree.proved == search.proved > 0.0
 
 
 def test_each_inequality_holds_at_any_point():

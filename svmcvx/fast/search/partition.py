@@ -55,7 +55,10 @@ class Partition(RoundSearch):
         self.count, self.limit = min(wanted, *(side.size for side in self.sides)), WORK
         self.block = np.zeros(0, dtype=np.intp)
         # Points: the squared norm, and the weight of each row that it drops.
-        self.norms, self.dropped = np.zeros(0), np.zeros((0, n))
+        best = search.best
+        assert best is not None  # noqa: S101 - without a budget constant scores are feasible
+        self.norms = np.array([best.norm])
+        self.dropped = (violated(best.u) * search.statement.weight)[None]
         self._rng, self._bound = np.random.default_rng(0), 0.0
 
     @staticmethod
@@ -76,9 +79,6 @@ class Partition(RoundSearch):
         return {}
 
     def _begin(self, pool: Executor) -> Status | None:
-        best = self.search.best
-        assert best is not None  # noqa: S101 - without a budget constant scores are feasible
-        self._add([(best.norm, best.u)])
         return None
 
     def _round(self, pool: Executor) -> Status | None:

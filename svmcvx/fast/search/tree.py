@@ -98,6 +98,7 @@ class RoundSearch(ABC):
             if not self._begun:
                 self._begun = True
                 status = self._begin(pool)
+                self.proved = max(self.proved, self.search.proved_with(self.open_bound))
             while status is None and not enough():
                 status = self._round(pool)
         self.unresolved = self.search.unresolved_bound
