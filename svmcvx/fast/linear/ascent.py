@@ -5,7 +5,7 @@ their work.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,26 +38,19 @@ DAMPING, MOVE = 0.1, 1.0
 SHARE = 1.0
 # Evaluations after which a gap that has not fallen ends the method.
 STALLED = 200
-# Epochs that Newton's method must be worth, and the share of its work that is spent before the gap
-# is extrapolated; the gap from which it starts at the point found.
-WORTH, TRIAL, NEAR = 8.0, 0.05, 1e-2
+# Epochs and entries that Newton's method must be worth; the share of its work that is spent before
+# the gap is extrapolated; the gap from which it starts at the point found.
+WORTH, LEAST, TRIAL, NEAR = 8.0, 3e5, 0.05, 1e-2
 
 
-class Entries(NamedTuple):
-    """The rows of data for compiled passes: those of a CSR matrix, or dense without indices."""
-
-    data: Floats
-    indices: NDArray[Any]
-    indptr: NDArray[Any]
-
-    @classmethod
-    def of(cls, X: Features) -> Entries:
-        if sp.issparse(X):
-            return cls(X.data, X.indices, X.indptr)
-        n, d = X.shape
-        # Types of most sparse data, for which passes are compiled in any case.
-        ends = np.arange(n + 1, dtype=np.int32 if X.size < 2**31 else np.int64) * d
-        return cls(X.reshape(-1), np.zeros(0, dtype=np.int32), ends)
+def _entries(X: Features) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the rows for compiled passes: those of a CSR matrix, or dense ones without indices."""
+    if sp.issparse(X):
+        return X.data, X.indices, X.indptr
+    n, d = X.shape
+    # Types of most sparse data, for which passes are compiled in any case.
+    ends = np.arange(n + 1, dtype=np.int32 if X.size < 2**31 else np.int64) * d
+    return X.reshape(-1), np.zeros(0, dtype=np.int32), ends
 
 
 def epoch_work(problem: LinearProblem) -> float:
@@ -86,7 +79,8 @@ def solve_rows(
     earlier: BestPoint | None = None
     if most is None:
         most = newton_work(problem)
-        if most < WORTH * (epoch_work(problem) + ROUND_WORK) or (w is not None and alpha is None):
+        worth = WORTH * epoch_work(problem) + LEAST
+        if most < worth or (w is not None and alpha is None):
             most = 0.0
     chosen = ("dcd" if most else "newton") if method == "auto" else method
     if chosen == "dcd":
@@ -119,7 +113,7 @@ def ascend(
     """
     m, n = problem, problem.n
     penalty, tau = float(inner is not None), 0.0
-    rows, f, zeros = Entries.of(inner if penalty else m.X), np.zeros(n), np.zeros(n)
+    rows, f, zeros = _entries(inner if penalty else m.X), np.zeros(n), np.zeros(n)
     curvature = np.maximum(m.norms**2 - penalty, 0.0)
     if m.bias or penalty:
         tau = max(DAMPING * float(curvature.mean()), MOVE / float(m.c.sum()))
