@@ -140,8 +140,9 @@ def zero_one(
         "tree" decides for one observation after the other, by branch and bound. "directions" cuts
         cells of directions of w, which needs two columns or more; it is the quicker one for up to
         some six columns, among hundreds of observations and more. "auto" runs both in turn with up
-        to ``settings.columns`` columns (10) that are not nearly dependent, and else the tree.
-        ``attempts[-1].options`` names the one that has proved more.
+        to ``settings.columns`` columns (10) that are not nearly dependent, and else the tree; with
+        `lam`, bounds by sets of rows ("covering") and by blocks ("partition") join them where they
+        do not end soon. ``attempts[-1].options`` names the one that has proved most.
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the
         search draws nothing.
