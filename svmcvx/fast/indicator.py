@@ -466,7 +466,7 @@ class _Run:
                 elif status is not None:
                     return status
                 # After a short turn of the tree, one in which directions are expected to end.
-                if self.expected <= self.settings.easy:
+                if self.expected <= LAG * self.settings.easy:
                     self.turn = max(self.turn, self.expected)
             if self.turn >= most or (len(running) == 1 and running[0].work >= most):
                 return None

@@ -69,7 +69,7 @@ class SearchSettings:
         turn with branch and bound.
     turn : float
         Work of the first turn, which is branch and bound's. The first turn of directions has the
-        work that these are expected to take, if that is at most `easy`.
+        work that these are expected to take, if that is at most four times `easy`.
     """
 
     rounds: int = 2
