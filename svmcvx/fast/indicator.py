@@ -444,10 +444,9 @@ class _Run:
         if self.method == "directions" or (self.method == "auto" and columns):
             self.searches.append(Directions(self.search, self.settings, exchange))
             self.expected = work_of_directions(self.search.first.size, columns)
-        if self.method == "auto" and math.isinf(self.search.k):
-            self.later = [Covering(self.search, self.settings, exchange)]
-            if Partition.takes(self.search):
-                self.later.append(Partition(self.search, self.settings, exchange))
+        if self.method == "auto":
+            kinds = [kind for kind in (Covering, Partition) if kind.takes(self.search)]
+            self.later = [kind(self.search, self.settings, exchange) for kind in kinds]
 
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.

@@ -39,6 +39,8 @@ from svmcvx.system.deadline import run_with_deadline
 
 Rows = NDArray[np.intp]
 
+# Entries of the rows.
+MOST = 200_000
 # Sets that a round looks for, and the changes of z that make them different, in turn.
 SETS, JITTER = 20, (1e-3, 0.15)
 # The norm that sets should exclude, as a share of the best value.
@@ -80,6 +82,11 @@ class Covering(RoundSearch):
         self.z, self.norm, self.paid = np.zeros(search.weight.size), 0.0, np.zeros(0)
         self.bounds = [0.0]
         self._rng = np.random.default_rng(0)
+
+    @staticmethod
+    def takes(search: CountingSearch) -> bool:
+        """Whether losses have a price, and a set takes a fraction of a second."""
+        return math.isinf(search.k) and search.H.size <= MOST
 
     @property
     def open_bound(self) -> float:
@@ -173,8 +180,9 @@ class Covering(RoundSearch):
         return float(self.z[rows].sum()) + self.norm * self.search.lam / norm
 
     def _combination(self, rows: Rows) -> Floats:
-        labels = None if self.labels is None else self.labels[rows]
-        mu = nearest_combination(self.search.H[rows], labels)
+        labels, mu = None if self.labels is None else self.labels[rows], None
+        if not self.stop[0]:
+            mu = nearest_combination(self.search.H[rows], labels)
         mu = np.zeros(rows.size) if mu is None else mu
         size = rows.size * (self.search.H.shape[1] + 2)
         self.work += CALL + 0.6 * size * (np.count_nonzero(mu) + 1)
