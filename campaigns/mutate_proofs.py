@@ -58,6 +58,15 @@ SEARCHES = {
             )
             for kernel in (None, RBF, SQUARE)
         ),
+        # Cells of directions.
+        *(
+            (solver, arguments | {"method": "directions"})
+            for solver, arguments in (
+                *(("l0", {"C": 2.0}), ("l0", {"C": 5.0, "sample_weight": WEIGHT})),
+                *(("zero_one", {"lam": 2.0}), ("zero_one", {"lam": 5.0, "intercept": False})),
+                ("zero_one", {"k": 3.6, "sample_weight": WEIGHT}),
+            )
+        ),
     )
 }
 # Machines whose proofs claim the scores of test rows, some solved so loosely that their intervals
@@ -74,7 +83,7 @@ SCORED = {
         ("odm", {**BAND, "kernel": RBF, "intercept": True, "tol": 1e-8}),
     )
 }
-NAMES = (*CASES, *SEARCHES, *SCORED)
+NAMES = [*CASES, *SEARCHES, *SCORED]
 
 
 class Honest(NamedTuple):
@@ -327,7 +336,11 @@ def main():
     parser.add_argument(
         "--planned", action="store_true", help="changes by plan in place of random ones"
     )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="proofs whose names have this text: directions"
+    )
     options = parser.parse_args()
+    NAMES[:] = [name for name in NAMES if options.only in name]
     known()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     counts, bad = collections.Counter(), []

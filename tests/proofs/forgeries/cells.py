@@ -43,6 +43,6 @@ FORGERIES = [
         "cells without an intercept",
         "cells k",
         said("statement.intercept", "none"),
-        "cells are about",
+        "the formulation has none",
     ),
 ]
