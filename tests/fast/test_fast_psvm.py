@@ -251,6 +251,32 @@ def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel):
     overlap(found, solve(tol=1e-4, max_iter=3000, settings=never), gap=1e-4)
 
 
+@pytest.mark.parametrize("p", [1, 1.5, 2])
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+@pytest.mark.parametrize("kernel", [sx.RBF(0.5), sx.Polynomial(2, gamma=1.0)])
+def test_copies_are_one_observation_of_their_weight(p, intercept, kernel):
+    rng = np.random.default_rng(0)
+    X = rng.integers(2, size=(1200, 5)).astype(float)
+    y = np.where(X @ rng.normal(size=5) + 0.5 * rng.normal(size=1200) > 0.2, 1, -1)
+    weight = rng.uniform(0.5, 2.0, size=1200)
+    names = X @ 2.0 ** np.arange(1, 6) + (y > 0)
+    _, first, place = np.unique(names, return_index=True, return_inverse=True)
+    sums = np.bincount(place, weight)
+    solve = partial(psvm, C=1.0, p=p, kernel=kernel, intercept=intercept)
+    many = solve(X, y, sample_weight=weight)
+    few = solve(X[first], y[first], sample_weight=sums)
+    overlap(many, few)
+    assert many.attempts[0].options["pair_steps"] == 0
+    alpha = many.dual["alpha"]
+    assert alpha.shape == y.shape
+    np.testing.assert_allclose(alpha / weight, (np.bincount(place, alpha) / sums)[place], rtol=1e-9)
+    space = feature_space(binary_data(X, y), kernel, intercept=intercept, keep_gram=False)
+    K = kernel(X, X) + (intercept == "penalised")
+    for v in (rng.normal(size=1200), y * rng.uniform(size=1200)):
+        scores = space.point(v).scores
+        assert (np.abs(scores.value - K @ v) <= 2.0 * scores.error).all()
+
+
 @pytest.mark.parametrize("p", [1.0, 1.5, 7.0])
 @pytest.mark.parametrize("C", [1e3, 1e5])
 def test_huge_weights_on_few_features_end_soon(p, C):

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
@@ -46,7 +47,7 @@ from svmcvx.fast.margin.decomposition import (
     LowRankSettings,
 )
 from svmcvx.fast.margin.smo_passes import near_best_bias
-from svmcvx.feature_space import FeatureSpace, LinearSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace, feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
@@ -200,19 +201,38 @@ def psvm(
     warm = earlier_multipliers(given, statement, required=not from_blocks and given is warm_start)
     earlier = earlier_solution(given)
 
+    def by_pairs(part: PSVM, monitor: Monitor, start: tuple[Floats, Floats] | None) -> Found:
+        rows = kernel_rows(
+            part.space, cache_size=cache_size, float32=float32_cache, settings=settings.rows
+        )
+        low_rank = LowRankNewton(part, cache_size, settings.low_rank)
+        return _solve_kernel(part, rows, low_rank, monitor, start, seed, settings.decomposition)
+
     def run(monitor: Monitor, start: Any) -> Found:
         if linear:
             return _solve_linear(statement, monitor, start, method, seed)
-        rows = kernel_rows(
-            space, cache_size=cache_size, float32=float32_cache, settings=settings.rows
-        )
-        low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
-        return _solve_kernel(
-            statement, rows, low_rank, monitor, start, seed, settings.decomposition
-        )
+        copies = space.copies if isinstance(space, KernelSpace) and start is None else None
+        if copies is not None:
+            part, place = _of_distinct_rows(statement, copies)
+            found, *_ = by_pairs(part, monitor.within(0.1 * monitor.tol, monitor.max_iter), None)
+            alpha = found.duals[-1]["alpha"]
+            share = alpha[place] * (data.weight / part.weight[place])
+            start = share, part.space.point(alpha * part.y).scores.value[place]
+        return by_pairs(statement, monitor, start)
 
     start = None if earlier is None else _start_from(statement, earlier, warm)
     return solve(statement, run, start, limits, name="fast.psvm/{method}")
+
+
+def _of_distinct_rows(statement: PSVM, copies: NDArray[np.intp]) -> tuple[PSVM, NDArray[np.intp]]:
+    """Return the same problem with equal rows in one, of their weight, and the place of each."""
+    space, (first, place) = statement.space, np.unique(copies, return_inverse=True)
+    weight = np.asarray(np.bincount(place, space.data.weight), dtype=np.float64)
+    X, y, index = space.data.X[first], space.data.y[first], np.arange(first.size)
+    merged = replace(space.data, X=X, y=y, weight=weight, index=index, rows=first.size)
+    return replace(
+        statement, space=replace(cast(KernelSpace, space), data=merged, cache=None)
+    ), place
 
 
 # Coefficients and intercept to start from, and multipliers where they are known.
