@@ -13,7 +13,6 @@ FORGERIES = [
     ("a set of a row that there is not", "sets", put("tree.support_row", 0, 99), "names a row"),
     ("a multiplier below zero", "sets", put("tree.support_alpha", 0, -1.0), "names a row"),
     ("sets at a lower price", "sets", both(numbers(C=0.1), claims(upper=None)), LESS),
-    ("other rows", "sets", put("tree.centre", ..., 1e3), LESS),
     (
         "sets of the ramp loss",
         "sets",
