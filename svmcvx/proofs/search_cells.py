@@ -38,6 +38,8 @@ MORE: Final = 8
 # many cells: 4 MB, of which some twenty are in use.
 PAIRS: Final = 4_000_000
 BLOCK: Final = 2**19
+# Cells up to which a largest matching of each takes less time.
+FEW: Final = 8
 # The price ρ of m² that stands for m = 0: it exceeds any value.
 NO_INTERCEPT: Final = 1e300
 # A factor below the rounding of a few operations.
@@ -335,6 +337,8 @@ class _Cells:
         """Return the weight of a matching of conflicts, one row of the first class after the other:
         those with large ends have few conflicts and come first.
         """
+        if self.equal and conflicts.shape[1] <= FEW:
+            return np.array([self._largest(each, []) for each in conflicts.swapaxes(0, 1)])
         rest, total = weights[1].copy(), np.zeros(conflicts.shape[1])
         free, cells = rest > 0.0, np.arange(total.size)
         for a in np.flatnonzero(conflicts.any(axis=(1, 2))):
