@@ -227,7 +227,7 @@ def test_a_check_that_is_ended_tells_what_it_has(built, monkeypatch):
     monkeypatch.setattr(library, "_checked", ended)
     found = library.check(others, built)
     assert not found
-    assert (len(found.rows), found.count("confirmed"), found.complete) == (1, 1, False)
+    assert (len(found.rows), found.count("failed"), found.complete) == (1, 0, False)
 
 
 def forged(built, tmp_path, **changes):
@@ -379,7 +379,21 @@ def test_commands(built, tmp_path, capsys):
     assert main(["list", HINGE.id, "--index", index, "--json", "-"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert (row["status"], row["tolerance"], row["date"]) == ("proved", "1e-9", "2026-01-01")
-    assert main(["check", HINGE.id, "--proofs", str(built), "--csv", str(tmp_path / "c.csv")]) == 0
+    assert (
+        main(
+            [
+                "check",
+                HINGE.id,
+                "--index",
+                index,
+                "--proofs",
+                str(built),
+                "--csv",
+                str(tmp_path / "c.csv"),
+            ]
+        )
+        == 0
+    )
     with (tmp_path / "c.csv").open() as stream:
         assert [one["verdict"] for one in csv.DictReader(stream)] == ["confirmed"]
     assert main(["check", HINGE.id, "--kind", "search", "--proofs", str(built)]) == 2

@@ -19,6 +19,15 @@ def higher(file):
     file.arrays["tree.below"] = 1.02 * file.arrays["tree.below"]
 
 
+def kernel_machine(file):
+    """Cells of a kernel."""
+    said("statement.kernel", {"name": "rbf", "gamma": 0.5})(file)
+    del file.arrays["model.coef"]
+    support = {"model.support": np.array([0]), "model.dual_coef": np.array([0.0])}
+    file.arrays |= support | {"model.intercept": np.array(0.0)}
+    file.claim.update(upper=None)
+
+
 FORGERIES = [
     ("cells below a higher value", "cells", higher, "no better point"),
     ("cells below no value", "cells", arrays(tree__below=0.0), "value that the cells are about"),
@@ -39,6 +48,7 @@ FORGERIES = [
         "names a row",
     ),
     ("a budget that has room for a class", "cells k", numbers(k=1e3), "keep no row of a class"),
+    ("cells of a kernel", "cells k", kernel_machine, "cells are about linear"),
     (
         "cells without an intercept",
         "cells k",
