@@ -195,6 +195,10 @@ class _Cells:
         points = self._narrowed(sides, points)
         opened = self._open(sides, points)
         cells, left = np.flatnonzero(~(points.low > points.high)), []
+        if self.rho:
+            each = (([_at(side, [i]) for side in sides], _at(points, [i])) for i in cells)
+            costs = np.array([self._threshold_cost(*cell, 0.0) for cell in each])
+            cells = cells[~(costs >= self.upper)]
         for group, size in _groups(cells, *(mask.sum(axis=1).tolist() for mask in opened)):
             if size > PAIRS:
                 left += group
@@ -410,10 +414,8 @@ class _Cells:
         least: float,
     ) -> float:
         """Return at most the weight of open rows that points of one cell drop since those that keep
-        a support are not below U; infinite if thresholds show that there is no point.
+        a support are not below U.
         """
-        if self.rho and self._threshold_cost(sides, points, 0.0) >= self.upper:
-            return math.inf
         most = 0.0
         for support in self.supports:
             if any(given[lost].any() for given, lost in zip(support.marked, gone, strict=True)):
