@@ -2,13 +2,20 @@
 stopped, and tells what is new.
 """
 
+import csv
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import svmcvx as sx
-from benchmarks.hard_margin_loss import main
+from benchmarks.hard_margin_loss import PROOF_DIGITS, main, summary
 from benchmarks.referee.library import lookup
+from svmcvx.proofs import ProofFile
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +82,22 @@ def test_what_is_open_is_run_again_with_a_larger_limit(folder, tmp_path, capsys)
     assert list(found["ended"]) == [0, 1]
     main(["--summary", "--out", str(out), "--limit", "1e-9"])
     assert "| all | 1 | 0 | 0 | – |" in capsys.readouterr().out
+
+
+def test_the_page_says_what_is_stored():
+    page = (ROOT / "benchmarks" / "README.md").read_text()
+    told = summary(pd.read_csv(RESULTS / "hard_margin_loss.csv")).splitlines()
+    for line in told[2 : told.index(next(line for line in told if line.startswith("| all")))]:
+        cells = line.strip("| ").split(" | ")
+        assert f"| {' | '.join([*cells[:4], *cells[5:]])} |" in page
+    assert "; contradictions: 0" in told[-2]
+
+
+def test_the_stored_proofs_are_those_of_the_index():
+    with (RESULTS / "hard_margin_loss" / "index.csv").open() as stream:
+        known = {row["proof"] for row in csv.DictReader(stream)}
+    kept = [*(RESULTS / "hard_margin_loss").glob("*.npz")]
+    assert kept
+    for path in kept:
+        with ProofFile(path) as file:
+            assert file.digest[:PROOF_DIGITS] in known
