@@ -451,9 +451,10 @@ class _Run:
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.
 
-        The one that has proved more has longer turns.
+        Of those that end, the one that has proved more has longer turns.
         """
-        running, lag = list(self.searches), 1.0
+        running = list(self.searches)
+        lag = LAG if any(search.work for search in running) else 1.0
         while True:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
@@ -474,7 +475,7 @@ class _Run:
                 running += self.later
                 self.searches += self.later
                 self.later = []
-            running.sort(key=lambda search: -search.proved)
+            running.sort(key=lambda search: (not search.ends, -search.proved))
 
 
 class _RampRun(_Run):

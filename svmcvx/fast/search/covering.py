@@ -70,7 +70,7 @@ class Covering(RoundSearch):
     """A linear program over sets of rows of which no point keeps all."""
 
     search: CountingSearch
-    way = "covering"
+    way, ends = "covering", False
 
     def __init__(
         self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None

@@ -43,7 +43,7 @@ class Partition(RoundSearch):
     """Branch and bound on blocks of the observations."""
 
     search: CountingSearch
-    way = "partition"
+    way, ends = "partition", False
 
     def __init__(
         self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None
@@ -121,7 +121,7 @@ class Partition(RoundSearch):
         tree = BranchAndBound(inner, self.settings, exchange)
         tree.record = None
         status = tree.run(pool, lambda: tree.work >= self.limit)
-        self.work += tree.work
+        self.work += tree.work + exchange.work
         near = sorted(exchange.good.values(), key=lambda one: one[0])[:NEW]
         self._add([*filter(None, (self._margins(inner, kept) for _, kept in near))])
         return inner.bound.value - inner.bound.allowance, status is Status.OPTIMAL

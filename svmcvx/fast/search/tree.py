@@ -68,6 +68,9 @@ class RoundSearch(ABC):
     Each entry of the queue, a heap, begins with its bound.
     """
 
+    # Whether a search that is not stopped ends with the optimum.
+    ends = True
+
     way: ClassVar[str]
 
     def __init__(
