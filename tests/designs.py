@@ -20,6 +20,13 @@ DESIGNS = (
 )
 
 
+def clouds(n, d, seed=0):
+    """Return two Gaussian clouds that overlap, off the origin."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 0.3
+    return X, np.where(X[:, 0] + 0.7 * rng.standard_normal(n) > 0.2, 1, -1)
+
+
 def design(name, seed, n=24, d=3, wide=(8, 20)):
     """Return data of a kind; `wide` are the sizes of those with more columns than rows."""
     rng = np.random.default_rng(seed)

@@ -17,18 +17,13 @@ from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.indicator.statement import l0_statement, zero_one_statement
 from svmcvx.formulations.signed_rows import violated
 from svmcvx.solution import Status
+from tests.designs import clouds
 
 PROBLEMS = {
     "l0": (sx.fast.l0, {"C": 2.0}),
     "0-1": (sx.fast.zero_one, {"lam": 2.0}),
     "0-1 without": (sx.fast.zero_one, {"lam": 2.0, "intercept": False}),
 }
-
-
-def clouds(n, d, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d)) + 0.3
-    return X, np.where(X[:, 0] + 0.7 * rng.standard_normal(n) > 0.2, 1, -1)
 
 
 def covering(X, y, name, weight=None):

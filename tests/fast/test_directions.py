@@ -16,6 +16,7 @@ from svmcvx.fast.search.directions import Directions
 from svmcvx.fast.search.state import SearchSettings
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.indicator.statement import l0_statement, zero_one_statement
+from tests.designs import clouds
 
 L0, ZERO_ONE = sx.fast.l0, sx.fast.zero_one
 PROBLEMS = {
@@ -25,12 +26,6 @@ PROBLEMS = {
     "0-1, no intercept": (ZERO_ONE, {"lam": 5.0, "intercept": False}),
     "0-1, budget": (ZERO_ONE, {"k": 0.3}),
 }
-
-
-def clouds(n, d, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d)) + 0.3
-    return X, np.where(X[:, 0] + 0.7 * rng.standard_normal(n) > 0.2, 1, -1)
 
 
 def weights_of(kind, n):

@@ -16,14 +16,9 @@ from svmcvx.fast.search.tree import BranchAndBound
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.indicator.statement import l0_statement, zero_one_statement
 from svmcvx.formulations.signed_rows import violated
+from tests.designs import clouds
 
 SOLVERS = {"l0": (sx.fast.l0, "C", "free"), "0-1": (sx.fast.zero_one, "lam", "penalised")}
-
-
-def clouds(n, d, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d)) + 0.3
-    return X, np.where(X[:, 0] + 0.7 * rng.standard_normal(n) > 0.2, 1, -1)
 
 
 def partitioned(X, y, name, weight=None, rounds=3, threads=1):

@@ -34,8 +34,6 @@ EPOCHS, MOST_ENTRIES, ROUND_WORK = 20, 2e8, 1e4
 # Least τ of a bias: relative to the mean squared norm, and to move the bias in an epoch
 # if all multipliers are unbalanced.
 DAMPING, MOVE = 0.1, 1.0
-# Share of the tolerance at which the gap that is summed up on the way leads to its evaluation.
-SHARE = 1.0
 # Evaluations after which a gap that has not fallen ends the method.
 STALLED = 200
 # Epochs and entries that Newton's method must be worth; the share of its work that is spent before
@@ -130,7 +128,7 @@ def ascend(
     polish = Polish(m) if Polish.applies(m) else None
     order, state = np.arange(n), np.array([n, seed])
     numbers = np.array([-math.inf, math.inf, 0.0, b, 0.0])
-    rounds, tol, read = 0, SHARE * monitor.tol, 0.0
+    rounds, tol, read = 0, monitor.tol, 0.0
     gaps: list[tuple[float, float]] = []
 
     def found(
@@ -173,7 +171,7 @@ def ascend(
         work = min(EPOCHS * epoch_work(m), MOST_ENTRIES)
         if read < TRIAL * most:
             work = min(work, max(TRIAL * most - read, epoch_work(m)))
-        passed, gap, _ = passes.ascend(
+        passed, gap = passes.ascend(
             m.loss, *rows, m.y, m.c, curvature, alpha, w, bias, order, state, numbers, tol, work
         )
         read += passed + ROUND_WORK

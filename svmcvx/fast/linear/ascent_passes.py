@@ -80,7 +80,7 @@ def ascend(
     loss, data, indices, indptr, y, c, curvature, alpha, w, bias, order, state, numbers, tol, work
 ):
     """Run epochs in place until the relative gap is about `tol`, or `work` entries of rows were
-    read; return the entries, and the gap and the largest violation of the last epoch.
+    read; return the entries, and the gap of the last epoch.
 
     `state` has the number of active multipliers, which are the first of `order`, and the state of
     the random numbers; `numbers` the violations of the epoch before, beyond which a multiplier is
@@ -132,4 +132,4 @@ def ascend(
         numbers[0] = low if low < 0.0 else -math.inf
         numbers[1] = high if high > 0.0 else math.inf
         if gap <= tol * max(abs(numbers[2]), abs(numbers[2] + gap)) or read >= work:
-            return read, gap, max(high, -low)
+            return read, gap
