@@ -349,7 +349,7 @@ class _Run:
         # Searches that prove the optimum in turn, the work of the next turn, and that expected.
         self.searches: list[RoundSearch] = []
         self.turn, self.expected = settings.turn, 0.0
-        # Those that join for problems on which the first ones do not end soon.
+        # Bounds that join where the first searches do not end soon.
         self.later: list[RoundSearch] = []
 
     def solution(self) -> Solution:
