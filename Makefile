@@ -22,7 +22,7 @@ help:
 	@echo "make docs   install into $(VENV) and build the site in docs/_build/html, its notebooks in small"
 	@echo "make site   the same with the notebooks in full, as it is published; SVMCVX_REPOSITORY and SVMCVX_SITE are the addresses of sources and site"
 	@echo "make lint   ruff and mypy"
-	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment"
+	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment; the addresses above become its links"
 	@echo "make clean  remove $(VENV) and what the tools left"
 
 $(BIN)/python:

@@ -6,6 +6,8 @@ then with the extra that the command needs, and must answer on the command line.
 build to a wheel with the same content.
 """
 
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -64,6 +66,9 @@ def main(folder):
                 name for name in {*first, *second} if first.get(name) != second.get(name)
             )
             raise SystemExit(f"wheel and sdist differ in {', '.join(different)}")
+        metadata = next(text for name, text in first.items() if name.endswith("/METADATA")).decode()
+        if os.environ.get("SVMCVX_REPOSITORY") and re.search(r"\]\((?![a-z]+:|#)", metadata):
+            raise SystemExit("the description has relative links, which a package index breaks")
     print("wheel and sdist are whole")
 
 
