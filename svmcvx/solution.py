@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate import SEARCHED, Certificate
+from svmcvx.certificate import SEARCHED, Certificate, certificate_of_sum, status_of
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import (
     MISSING,
@@ -541,16 +541,19 @@ for _field in fields(Solution):
     setattr(LazySolution, _field.name, _Lazy(_field.name, getattr(Solution, _field.name, None)))
 
 
-def composite(parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any]) -> Solution:
+def composite(
+    parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any], tol: float
+) -> Solution:
     """Combine the solutions of the binary problems of several classes."""
     each = list(parts.values())
     worst = max(each, key=lambda solution: solution.certificate.gap)
     unfinished = [solution.status for solution in each if solution.status is not Status.OPTIMAL]
+    certificate = certificate_of_sum({key: one.certificate for key, one in parts.items()})
     members: Any = tuple(solution.model for solution in each)
     return Solution(
         model=OneVsModel(scheme=scheme, members=members, classes=classes),
-        certificate=worst.certificate,
-        status=unfinished[0] if unfinished else Status.OPTIMAL,
+        certificate=certificate,
+        status=unfinished[0] if unfinished else Status(status_of(certificate, tol, "optimal")),
         solver=worst.solver,
         attempts=tuple(attempt for solution in each for attempt in solution.attempts),
         timings=sum((one.timings for one in each), Timings()),
@@ -667,7 +670,7 @@ def _answer(solution: Solution) -> list[tuple[str, str]]:
 def _interval(solution: Solution) -> list[tuple[str, str]]:
     certificate = solution.certificate
     lower, upper = interval(certificate.lower, certificate.upper)
-    whose = ", largest gap" if solution.parts else ""
+    whose = f", sum of {len(solution.parts)}" if solution.parts else ""
     return [
         ("Certificate", certificate.kind + whose),
         ("Upper bound", upper),
@@ -745,12 +748,13 @@ def _note_on_intercepts(solution: Solution) -> list[str]:
 def _notes(solution: Solution) -> list[str]:
     """Say what the interval rests on, and what it does not say."""
     certificate, residuals = solution.certificate, solution.certificate.residuals
+    if solution.parts:
+        # The notes on the bounds are those of the problem with the largest gap.
+        certificate = max(certificate.parts.values(), key=lambda one: one.gap)
+        residuals = certificate.residuals
     lower, notes = certificate.lower, []
     if solution.parts:
-        notes.append(
-            "The interval is that of the binary problem with the largest gap, not of a common"
-            " objective."
-        )
+        notes.append("The interval is that of the sum of the binary problems' objectives.")
     if certificate.kind == "local" or lower is None:
         notes.append(
             "A local method: the upper bound is the objective at the model, and the lower bound is"

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate.bounded import Bounded, quietly
+from svmcvx.certificate.bounded import Bounded, exact, quietly, total
 from svmcvx.certificate.statement import (
     Dual,
     Evaluation,
@@ -29,6 +29,14 @@ M = TypeVar("M")
 # Kinds whose lower bound may be one that a search has stated, and who searched: a solver, or our
 # own enumeration.
 SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "solver", "enumeration": "search"}
+# The kind of a sum is the last of its parts' kinds in this order.
+KINDS: Final[tuple[Kind, ...]] = ("convex", "enumeration", "mixed-integer", "local")
+# Residuals that a sum has, and how they follow from the parts'.
+OF_SUMS: Final[Mapping[str, Any]] = {
+    "dual_violation": np.max,
+    "rounding": np.sum,
+    "clipped_mass": np.max,
+}
 _MINT: Final = object()
 # Relative amount of the optimum by which a preferred candidate may widen an interval.
 PREFERENCE_RELATIVE: Final = 1e-9
@@ -44,7 +52,7 @@ def relative_gap(lower: float | None, upper: float) -> float:
 class Certificate:
     """A checked interval around the true optimum of a minimisation problem.
 
-    Certificates are made by :func:`check` alone; calling the class raises.
+    Certificates are made by this module alone; calling the class raises.
 
     Attributes
     ----------
@@ -63,13 +71,17 @@ class Certificate:
         ``"solver_allowance"`` subtracted from it; unless a dual point proves more, ``lower`` is
         their difference, and not checked. An enumeration's are ``"search_bound"`` and
         ``"search_allowance"``.
+    parts : dict of Certificate
+        Of the sum over several binary problems: the certificate of each, by its labels. The ends
+        are the sums of the parts' ends, rounded outwards. Empty for one problem.
     """
 
-    __slots__ = ("_residuals", "kind", "lower", "upper")
+    __slots__ = ("_parts", "_residuals", "kind", "lower", "upper")
     kind: Kind
     lower: float | None
     upper: float
     _residuals: tuple[tuple[str, float], ...]
+    _parts: tuple[tuple[Any, Certificate], ...]
 
     def __init__(
         self,
@@ -79,14 +91,15 @@ class Certificate:
         upper: float,
         lower: float | None,
         residuals: Mapping[str, float],
+        parts: Mapping[Any, Certificate] | None = None,
     ) -> None:
         if _mint is not _MINT:
             raise NotCertified(
                 "a Certificate is made by svmcvx.certificate.check only, from a statement, models"
                 " and dual points"
             )
-        numbers = {"kind": kind, "upper": upper, "lower": lower}
-        self.__setstate__(numbers | {"_residuals": tuple(residuals.items())})
+        lists = {"_residuals": tuple(residuals.items()), "_parts": tuple((parts or {}).items())}
+        self.__setstate__({"kind": kind, "upper": upper, "lower": lower, **lists})
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Certificate cannot be changed")
@@ -111,6 +124,11 @@ class Certificate:
         """Further numbers (a fresh dictionary)."""
         return dict(self._residuals)
 
+    @property
+    def parts(self) -> dict[Any, Certificate]:
+        """The certificates of the binary problems of a sum (a fresh dictionary)."""
+        return dict(self._parts)
+
     def is_certified(self, tol: float = 1e-6) -> bool:
         """Return whether the relative gap is at most `tol`."""
         return self.gap <= tol
@@ -129,11 +147,15 @@ class Certificate:
         found = {"kind": self.kind, "upper": self.upper, "lower": self.lower, "gap": self.gap}
         return found | self.residuals
 
+    @property
+    def _title(self) -> str:
+        return f"{self.kind}, sum of {len(self._parts)}" if self._parts else self.kind
+
     def __repr__(self) -> str:
         if self.lower is None:
-            return f"Certificate({self.kind}: upper {self.upper:.9g}, no lower bound)"
+            return f"Certificate({self._title}: upper {self.upper:.9g}, no lower bound)"
         return (
-            f"Certificate({self.kind}: lower {self.lower:.9g}, upper {self.upper:.9g}, gap"
+            f"Certificate({self._title}: lower {self.lower:.9g}, upper {self.upper:.9g}, gap"
             f" {self.gap:.2g})"
         )
 
@@ -148,7 +170,7 @@ class Certificate:
             (name.replace("_", " ").capitalize(), number(value, 3))
             for name, value in self._residuals
         ]
-        return html_block(f"Certificate ({self.kind})", html_fields(fields))
+        return html_block(f"Certificate ({self._title})", html_fields(fields))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Certificate) and self.__getstate__() == other.__getstate__()
@@ -330,6 +352,23 @@ class CheckedParts:
             lower=lower if math.isfinite(lower) else None,
             residuals=residuals,
         )
+
+
+@quietly
+def certificate_of_sum(parts: Mapping[Any, Certificate]) -> Certificate:
+    """Mint the interval of the sum of several problems, each with its own model."""
+    each = list(parts.values())
+    lowers = [one.lower for one in each if one.lower is not None]
+    residuals = [one.residuals for one in each]
+    found = {name: [one[name] for one in residuals if name in one] for name in OF_SUMS}
+    return Certificate(
+        _mint=_MINT,
+        kind=max((one.kind for one in each), key=KINDS.index),
+        upper=total(exact(np.array([one.upper for one in each]))).upper_end,
+        lower=total(exact(np.array(lowers))).lower_end if len(lowers) == len(each) else None,
+        residuals={name: float(OF_SUMS[name](values)) for name, values in found.items() if values},
+        parts=parts,
+    )
 
 
 def status_of(certificate: Certificate, tol: float, said: str) -> str:

@@ -358,11 +358,9 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     named = getattr(trained, "feature_names_in_", None) is not None
     if named and data.feature_names:
         X = pd.DataFrame(X, columns=list(data.feature_names))
-    found = svmcvx.certify(trained, X, data.y, problem=problem)
-    if not isinstance(found, dict):
-        found = {tuple(data.classes.tolist()): found}
+    whole = svmcvx.certify(trained, X, data.y, problem=problem)
     rows = []
-    for key, one in found.items():
+    for key, one in {**whole.parts, tuple(data.classes.tolist()): whole}.items():
         classes = list(map(str, key)) if isinstance(key, tuple) else [str(key), "rest"]
         facts = {"classes": classes, "kind": one.kind, "rounding": one.residuals.get("rounding")}
         rows.append(certificate_row(one, given.tol, **facts))

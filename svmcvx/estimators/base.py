@@ -104,8 +104,8 @@ ONE_SCORE = """    coef_, intercept_, dual_coef_ : ndarray
         Rows of the training data with a non-zero multiplier, class by class; their numbers; the
         rows, for a kernel.
     solutions_, certificates_ : dict
-        Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the
-        largest gap."""
+        Of each binary machine, by its pair of labels (or label); ``certificate_`` is the interval
+        of the sum of their objectives."""
 SCORE_OF_EACH_CLASS = """    coef_, intercept_, support_, n_support_ : ndarray
         As in scikit-learn; read-only."""
 
@@ -472,7 +472,7 @@ class CertifiedClassifier(_Fitted):
 
     @property
     def certificate_(self) -> Certificate:
-        """The checked interval around the optimum; of several problems, of the largest gap."""
+        """The checked interval around the optimum; of several binary problems, of their sum."""
         check_is_fitted(self, "solution_")
         return self.solution_.certificate
 

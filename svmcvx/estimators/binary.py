@@ -27,7 +27,7 @@ from svmcvx.estimators.request import FAST, Request, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel, class_scores, pair_votes
 from svmcvx.row_blocks import ClassPartition, in_blocks, mapped_rows
-from svmcvx.solution import Solution, composite
+from svmcvx.solution import Solution, Status, composite
 from svmcvx.system.deadline import time_limited
 
 if TYPE_CHECKING:
@@ -152,17 +152,20 @@ class BinaryClassifier(CertifiedClassifier):
             for part in problems:
                 limited = _limited(request, deadline.remaining / (len(problems) - len(found)))
                 found.append(limited.run(X, part, sample_weight, None))
-        return composite(dict(zip(keys(names, scheme), found, strict=True)), scheme, sides.classes)
+        parts = dict(zip(keys(names, scheme), found, strict=True))
+        return composite(parts, scheme, sides.classes, request.tol)
 
     def _shortfall(self, solution: Solution) -> str | None:
-        message = super()._shortfall(solution)
-        if message is None or not solution.parts:
-            return message
         described = super()._shortfall
-        short = [part for part in solution.parts.values() if described(part) is not None]
+        if solution.status is Status.OPTIMAL or not solution.parts:
+            return described(solution)
+        parts = sorted(solution.parts.values(), key=lambda part: -part.certificate.gap)
+        short = [message for message in map(described, parts) if message is not None]
+        if not short:
+            return described(solution)
         return (
-            f"{len(short)} of {len(solution.parts)} binary problems are short of tol, the worst by:"
-            f" {message}"
+            f"{len(short)} of {len(parts)} binary problems are short of tol, the worst by:"
+            f" {short[0]}"
         )
 
     @property
@@ -178,7 +181,8 @@ class BinaryClassifier(CertifiedClassifier):
     @property
     def certificates_(self) -> dict[Any, Certificate]:
         """The certificate of each binary problem, by the same keys as :attr:`solutions_`."""
-        return {key: solution.certificate for key, solution in self.solutions_.items()}
+        whole = self.certificate_
+        return whole.parts or {tuple(self.classes_.tolist()): whole}
 
     @property
     def _members(self) -> Sequence[BinaryModel]:
@@ -413,7 +417,7 @@ def solve_each(
     ]
     if together is not None:
         return together.composite(dict(zip(left, lifted, strict=True)))
-    return composite(dict(zip(every, lifted, strict=True)), scheme, labels.classes)
+    return composite(dict(zip(every, lifted, strict=True)), scheme, labels.classes, request.tol)
 
 
 def solved_together(request: Request, data: TrainingData, scheme: str) -> SolvedParts | None:

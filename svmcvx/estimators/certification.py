@@ -10,7 +10,7 @@ from dataclasses import replace
 from inspect import signature
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from svmcvx import fast
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.certificate import Certificate, SolverBound, check
+from svmcvx.certificate import Certificate, SolverBound, certificate_of_sum, check
 from svmcvx.data import (
     BinaryData,
     CodedLabels,
@@ -59,19 +59,6 @@ if TYPE_CHECKING:
 CERTIFIABLE = (SVC, NuSVC, LinearSVC, LogisticRegression)
 
 
-@overload
-def certify(estimator: FormulationProblem) -> Certificate: ...
-@overload
-def certify(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    problem: str | CertifiedClassifier | None = None,
-    classes: Any = None,
-    **hyperparameters: Any,
-) -> Any: ...
 def certify(
     estimator: Any,
     X: Any = None,
@@ -81,7 +68,7 @@ def certify(
     problem: str | CertifiedClassifier | None = None,
     classes: Any = None,
     **hyperparameters: Any,
-) -> Any:
+) -> Certificate:
     r"""Return the certificate of a model that any program has trained.
 
     With `problem` any model is an answer to the problem that is named: its objective is the upper
@@ -124,10 +111,10 @@ def certify(
 
     Returns
     -------
-    Certificate, or dict of Certificate
-        For more than two classes one for each binary problem: by pairs of labels (``SVC``) or by
-        the label against the rest (``LinearSVC``). ``LogisticRegression`` has one problem for any
-        number of classes.
+    Certificate
+        For more than two classes that of the sum of the binary problems' objectives, whose
+        ``parts`` are by pairs of labels (``SVC``) or by the label against the rest
+        (``LinearSVC``). ``LogisticRegression`` has one problem for any number of classes.
 
     Raises
     ------
@@ -180,7 +167,7 @@ def certify(
         found = _certify_linear_svc(estimator, features, labels, weight, by_class)
     else:
         found = _certify_svc(estimator, features, labels, weight * by_class[codes])
-    return found[tuple(classes.tolist())] if classes.size == 2 else found
+    return found[tuple(classes.tolist())] if classes.size == 2 else certificate_of_sum(found)
 
 
 def _last_step(pipeline: Pipeline, X: Any) -> tuple[Any, Any]:
@@ -437,8 +424,8 @@ def _problem_named(
 
 def _certify_any(
     model: Any, X: Any, y: Any, sample_weight: Any, estimator: CertifiedClassifier, classes: Any
-) -> Certificate | dict[Any, Certificate]:
-    """Return the certificate of a model in any form; of the binary machines of a file by keys."""
+) -> Certificate:
+    """Return the certificate of a model in any form; of the binary machines of a file their sum."""
     features = check_features(X)
     codes, known = check_labels(y, features.shape[0])
     if not isinstance(model, str | os.PathLike):
@@ -459,7 +446,7 @@ def _certify_any(
         own = labels[rows] if pair else labels == one.key
         stated = _with_bias(clone(estimator), one.bias)
         certificates[one.key] = _certify_for(stated, one.model, features[rows], own, weight[rows])
-    return certificates
+    return certificate_of_sum(certificates)
 
 
 def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedClassifier:

@@ -484,7 +484,7 @@ def compare(
     -------
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``lower`` and ``upper`` (checked interval
-        around the optimum; of several binary machines that of the largest gap), ``gap``
+        around the optimum; of several binary problems that of their sum), ``gap``
         (relative), ``certified`` (None if the problem is not known), ``train_accuracy``,
         ``accuracy`` and the other metrics, ``n_support``, ``seconds`` (of the fit), ``conventions``
         (kernel, intercept, losses) and ``note``; with `guarantee` also ``accuracy_lower``,

@@ -362,7 +362,7 @@ def one_class_note(predicted: NDArray[Any], y: NDArray[Any]) -> str:
 def certified(
     last: Any, X: Any, y: NDArray[Any], tol: float, weight: Any = None, *, details: bool = False
 ) -> Row:
-    """Return the fields of the checked interval: of the largest gap if there are several."""
+    """Return the fields of the checked interval: of the sum of several binary problems."""
     solution = getattr(last, "solution_", None)
     if isinstance(solution, Solution):
         certificate = solution.certificate
@@ -376,21 +376,21 @@ def certified(
     else:
         support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
         row = {"solver": type(last).__name__, "status": FOREIGN, "n_support": support}
-        found = foreign_certificates(last, X, y, weight)
+        found = foreign_certificate(last, X, y, weight)
         if isinstance(found, str):
             return row | {"certified": None, "note": found}
-        certificate = max(found.values(), key=lambda certificate: certificate.gap)
-        alone = row | {"n_support": support if len(found) == 1 else None}
+        certificate, each = found, found.parts or {tuple(np.unique(y).tolist()): found}
+        alone = row | {"n_support": support if len(each) == 1 else None}
         listing = [
             certificate_row(one, tol, classes=_classes(key), kind=one.kind, **alone)
-            for key, one in found.items()
+            for key, one in each.items()
         ]
         notes = []
     row |= certificate_row(certificate, tol)
     if details:
         row["certificates"] = listing
         if len(listing) > 1:
-            notes.append(f"interval of the largest gap of {len(listing)} binary machines")
+            notes.append(f"interval of the sum of {len(listing)} binary problems")
     return row | {"note": "; ".join(notes)}
 
 
@@ -404,22 +404,21 @@ def _classes(key: Any) -> list[Any]:
     return list(key) if isinstance(key, tuple) else [key]
 
 
-def foreign_certificates(
+def foreign_certificate(
     last: Any, X: Any, y: NDArray[Any], sample_weight: Any = None
-) -> dict[Any, Certificate] | str:
-    """Return the certificates of a model of scikit-learn by classes, or why there are none."""
+) -> Certificate | str:
+    """Return the certificate of a model of scikit-learn, or why there is none."""
     if not isinstance(last, CERTIFIABLE):
         named = "; name one in certify(model, X, y, problem=…)" if hasattr(last, "coef_") else ""
         return f"no certificate: {type(last).__name__} answers no problem that svmcvx knows{named}"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the row has the gap
-            found = certify(last, X, y, sample_weight)
+            return certify(last, X, y, sample_weight)
     except OutOfTime:
         return "no certificate: the time limit left no time for it"
     except SvmcvxError as error:
         return f"no certificate: {error}"
-    return found if isinstance(found, dict) else {tuple(np.unique(y).tolist()): found}
 
 
 def certificates(solution: Solution, tol: float) -> list[Row]:

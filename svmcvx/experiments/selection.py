@@ -322,7 +322,7 @@ def select(
         ``params``; ``split<k>_test_score``, ``mean_test_score``, ``std_test_score`` and
         ``rank_test_score`` as in ``GridSearchCV.cv_results_`` (NaN if a fit failed or is missing);
         ``split<k>_lower`` and ``split<k>_upper`` (checked interval around the optimum of fold k; of
-        several binary machines that of the largest gap); ``gap`` (largest relative one),
+        several binary problems that of their sum); ``gap`` (largest relative one),
         ``certified`` (None if the problem is not known); ``n_support`` (mean), ``solver``,
         ``status``, ``warm_starts`` (folds in which the solver used the earlier solution),
         ``seconds`` (of all its fits) and ``note``. With `guarantee` also ``mean_test_score_lower``

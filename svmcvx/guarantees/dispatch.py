@@ -180,12 +180,12 @@ def refine(
     with time_limited(check_time_limit(time_limit)) as deadline:
         try:
             rows.look(best, X, y)
-            while rows.open and best.certificate.gap > tol:
+            while rows.open and (gap := _largest_gap(best)) > tol:
                 # The next gap is a hundredth of the last one.
-                found = _solved_on(best, X, y, max(tol, best.certificate.gap / 100), verbose)
+                found = _solved_on(best, X, y, max(tol, gap / 100), verbose)
                 if found.status in CUT_SHORT:
                     ended = found.status
-                if not found.certificate.gap < best.certificate.gap:
+                if not _largest_gap(found) < gap:
                     break
                 best = found
                 rows.look(best, X, y)
@@ -200,6 +200,12 @@ def refine(
     return replace(best, status=best.status if ended is None else ended, undecided=rows.counts())
 
 
+def _largest_gap(solution: Solution) -> float:
+    """Return the gap of a solution, of several binary problems the largest one."""
+    certificate = solution.certificate
+    return max((one.gap for one in certificate.parts.values()), default=certificate.gap)
+
+
 def _solved_on(solution: Solution, X: Any, y: Any, tol: float, verbose: bool) -> Solution:
     """Solve the problem of a solution again, from there, to a smaller gap."""
     if solution.parts:
@@ -211,7 +217,7 @@ def _solved_on(solution: Solution, X: Any, y: Any, tol: float, verbose: bool) ->
             model: Any = part.model
             parts[key] = replace(part, model=replace(model, support=one.rows[model.support]))
         whole: Any = solution.model
-        return composite(parts, whole.scheme, whole.classes)
+        return composite(parts, whole.scheme, whole.classes, tol)
     name = solution.formulation
     entry = CATALOGUE["multiclass" if name in CLASSICAL else name.removeprefix("penalised ")]
     evidence = solution.evidence

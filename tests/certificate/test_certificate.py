@@ -3,11 +3,22 @@ import dataclasses
 import math
 import pickle
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from svmcvx.certificate import Certificate, Evaluation, SolverBound, Statement, check
+from svmcvx.certificate import (
+    Certificate,
+    Evaluation,
+    SolverBound,
+    Statement,
+    certificate_of_sum,
+    check,
+    relative_gap,
+)
 from svmcvx.certificate.check import _MINT, status_of
 from svmcvx.certificate.rows import inner_error
 from svmcvx.errors import NotCertified
@@ -153,6 +164,46 @@ def test_only_the_checker_makes_certificates():
         dataclasses.replace(certificate, lower=0.5)
     certificate.residuals["rounding"] = -1.0
     assert certificate.residuals["rounding"] == 0.0
+
+
+def interval_of(lower, upper, **changes):
+    """The certificate of a problem whose bounds have these values, and no rounding."""
+    ends = {"evaluate": always(upper), "evaluate_dual": always(lower)}
+    return certified(SmallestSquare(**ends, **changes), [1.0], 0.0)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(*[st.floats(-1e12, 1e12)] * 2).map(sorted), min_size=1, max_size=40))
+def test_the_interval_of_a_sum_has_the_exact_sums_of_the_ends(ends):
+    parts = {k: interval_of(*pair) for k, pair in enumerate(ends)}
+    whole = certificate_of_sum(parts)
+    low, high = (
+        sum(map(Fraction, (getattr(one, end) for one in parts.values())))
+        for end in ("lower", "upper")
+    )
+    assert whole.lower <= low <= high <= whole.upper
+    for end, sum_of_ends in ((whole.lower, low), (whole.upper, high)):
+        assert abs(Fraction(end) - sum_of_ends) < 3 * Fraction(math.ulp(end))
+    assert whole.gap == relative_gap(whole.lower, whole.upper)
+    assert whole.parts == parts
+    assert whole.residuals["rounding"] == sum(one.residuals["rounding"] for one in parts.values())
+    assert pickle.loads(pickle.dumps(whole)) == whole  # noqa: S301
+
+
+def test_a_sum_is_not_better_known_than_its_parts():
+    one, unknown = interval_of(1.0, 2.0), certified(SMALLEST, [1.0])
+    whole = certificate_of_sum({"a": one, "b": unknown})
+    assert (whole.lower, whole.gap) == (None, math.inf)
+    assert whole.upper >= one.upper + unknown.upper
+    assert repr(whole).startswith("Certificate(convex, sum of 2: ")
+    infeasible = certified(SMALLEST, [2.0], 0.0)
+    assert certificate_of_sum({"a": one, "b": infeasible}).upper == math.inf
+    nothing = certificate_of_sum({"a": interval_of(0.0, 0.0), "b": interval_of(0.0, 0.0)})
+    assert (nothing.lower, nothing.upper, nothing.gap) == (0.0, 0.0, 0.0)
+    kinds = ["convex", "enumeration", "mixed-integer", "local"]
+    for k, kind in enumerate(kinds):
+        parts = {name: interval_of(0.0, 1.0, kind=name) for name in kinds[: k + 1]}
+        assert certificate_of_sum(parts).kind == kind
 
 
 def test_certificates_can_be_copied_and_pickled():

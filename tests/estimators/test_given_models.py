@@ -34,8 +34,8 @@ JOINT = {"lam": 0.25, "intercept": False}
 )
 def test_model_files_of_libsvm_and_liblinear(file, y, problem, hyperparameters, keys):
     found = sx.certify(FILES / f"{file}.model", X, y, problem=problem, **hyperparameters)
-    assert keys is None or found.keys() == keys
-    for certificate in found.values() if keys else [found]:
+    assert found.parts.keys() == (keys or set())
+    for certificate in (found, *found.parts.values()):
         assert certificate.is_certified(1e-6)
 
 

@@ -15,6 +15,7 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.utils.multiclass import _ovr_decision_function
 
 import svmcvx as sx
+from svmcvx.certificate import certificate_of_sum
 from svmcvx.model import LinearModel, OneVsModel
 from svmcvx.solution import Status
 
@@ -35,7 +36,8 @@ X, Y = clouds()
 def test_keys_certificates_and_their_summary():
     ovo = sx.PSVMClassifier().fit(X, Y)
     assert list(ovo.certificates_) == [("blue", "lime"), ("blue", "red"), ("lime", "red")]
-    assert ovo.certificate_.gap == max(one.gap for one in ovo.certificates_.values())
+    assert ovo.certificates_ == {key: one.certificate for key, one in ovo.solutions_.items()}
+    assert ovo.certificate_ == certificate_of_sum(ovo.certificates_)
     ovr = sx.PSVMClassifier(multiclass="ovr").fit(X, Y)
     assert list(ovr.certificates_) == ["blue", "lime", "red"]
     two = sx.PSVMClassifier().fit(X[Y != "red"], Y[Y != "red"])

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate import CheckedParts, check_parts
+from svmcvx.certificate import CheckedParts, certificate_of_sum, check_parts
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, Answers, Problems, ascend
 from svmcvx.feature_space import feature_space
@@ -180,9 +180,9 @@ class SolvedParts:
         models: Any = {place: solution.model for place, solution in others.items()}
         members = cache(lambda: self.members(models))
         names = self.labels.classes.tolist()
+        keys = [*combinations(names, 2)] if self.scheme == "ovo" else names
 
         def parts() -> dict[Any, Solution]:
-            keys = [*combinations(names, 2)] if self.scheme == "ovo" else names
             return {
                 key: others[k]
                 if k in others
@@ -207,8 +207,11 @@ class SolvedParts:
         }
         return LazySolution.of(
             computed,
-            certificate=(
-                others[worst].certificate if worst in others else self.checked.certificate(worst)
+            certificate=certificate_of_sum(
+                {
+                    key: others[k].certificate if k in others else self.checked.certificate(k)
+                    for k, key in enumerate(keys)
+                }
             ),
             status=unfinished[0] if unfinished else Status.OPTIMAL,
             solver=others[worst].solver if worst in others else self.solver,
