@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 .PHONY: help demo test coverage mosek torch lowest docs site lint dist clean
 
 help:
-	@echo "make demo   install into $(VENV) and compare models on real data"
+	@echo "make demo   install into $(VENV); intervals of scikit-learn's and our answers on real data, and the picture of the README, in demo/"
 	@echo "make test   install into $(VENV) and run the tests"
 	@echo "make coverage  the same, and the lines that no test runs"
 	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
@@ -53,8 +53,8 @@ $(VENV)/.lint: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.demo
 	@mkdir -p demo
-	$(BIN)/svmcvx compare breast_cancer --models psvm:p=1,psvm:p=1.5,psvm:p=2 --kernel rbf --plot demo/breast_cancer.png --json demo/breast_cancer.json
-	$(BIN)/svmcvx compare moons --models psvm:p=1,psvm:p=1.5,psvm:p=3 --kernel rbf --plot demo/moons.png
+	$(BIN)/python docs/picture.py demo/picture.png
+	$(BIN)/svmcvx compare iris:versicolor-virginica --models psvm,conic,ramp,zero-one:lam=1000 --split 0 --plot demo/iris.png --json demo/iris.json
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist loadfile

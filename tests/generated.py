@@ -40,14 +40,29 @@ def code(*names):
     return ", ".join(f"`{name}`" for name in names)
 
 
+# The page or section of each formulation.
+SECTIONS = {
+    "psvm": "psvm.md",
+    "hard_margin": "psvm.md#hard-margin",
+    "conic": "conic.md",
+    "odm": "odm.md",
+    "odml": "odm.md#odml",
+    "zero_one": "zero_one.md",
+    "ramp": "zero_one.md#ramp-loss",
+    "l0": "zero_one.md#l0-norm-hinge",
+    "m3svm": "multiclass.md#m3svm",
+    "multiclass": "multiclass.md#classical-multi-class-machines",
+}
+
+
 def formulation_table():
-    """The formulations with their builders, estimators and spelling on the command line."""
+    """The formulations with their pages, estimators and spelling on the command line."""
     rows = []
     for entry in CATALOGUE.values():
         face = entry.estimator
         names = (code(face.name), code(face.example)) if face else ("", "")
-        rows.append((entry.title, code(*(builder.name for builder in entry.builders)), *names))
-    return table(("formulation", "builders", "estimator", "on the command line"), rows)
+        rows.append((f"[{entry.title}](formulations/{SECTIONS[entry.name]})", *names))
+    return table(("formulation", "estimator", "on the command line"), rows)
 
 
 def scaling_table():
@@ -183,8 +198,11 @@ def api_lists():
 
 TABLES = {
     "docs/api.md": {"api": api_lists},
-    "docs/formulations.md": {"builders": builder_table, "scaling": scaling_table},
-    "README.md": {"formulations": formulation_table},
+    "docs/formulations.md": {
+        "formulations": formulation_table,
+        "builders": builder_table,
+        "scaling": scaling_table,
+    },
     "docs/choosing.md": {"fast": fast_table},
     "docs/estimators.md": {"capabilities": capability_table},
 }

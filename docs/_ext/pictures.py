@@ -3,7 +3,8 @@ and of the gallery.
 
 They lie in ``docs/_pictures``, which is not kept in the repository, and are drawn again when their
 code or the package has changed. ``{picture} NAME`` shows one in a page, ``{explorer} NAME`` a page
-with sliders, ``{gallery}`` all scripts of ``docs/gallery`` with their pictures.
+with sliders, ``{gallery}`` all scripts of ``docs/gallery`` with their pictures, ``{cards}`` a list
+of links as cards.
 """
 
 import ast
@@ -139,12 +140,37 @@ class ExplorerFrame(SphinxDirective):
         return [nodes.raw("", text, format="html")]
 
 
-class Gallery(SphinxDirective):
-    """Every script of the gallery: its title, its picture, its code."""
+class Cards(SphinxDirective):
+    """A list of links as cards: a word in backticks at the beginning of an entry is the name of its
+    picture, and its first link is that of the whole card.
+    """
+
+    has_content = True
 
     def run(self):
-        """Return a section a script."""
-        return [section for script in SCRIPTS for section in [self.section(script)]]
+        """Return the list with its pictures."""
+        found = self.parse_content_to_nodes()
+        for cards in found:
+            cards["classes"].append("cards")
+            for literal in list(cards.findall(nodes.literal)):
+                uri = f"/_pictures/{literal.astext()}.png"
+                literal.replace_self(nodes.image(uri=uri, alt="", classes=["picture"]))
+        return found
+
+
+class Gallery(SphinxDirective):
+    """Thumbnails, and every script of the gallery: its title, its picture, its code."""
+
+    def run(self):
+        """Return the thumbnails and a section a script."""
+        sections = [self.section(script) for script in SCRIPTS]
+        thumbnails = nodes.bullet_list(classes=["cards"])
+        for section in sections:
+            picture = next(section.findall(nodes.image)).deepcopy()
+            link = nodes.reference("", section[0].astext(), refid=section["ids"][0], internal=True)
+            entry = nodes.paragraph("", "", picture, nodes.Text(" "), link)
+            thumbnails += nodes.list_item("", entry)
+        return [thumbnails, *sections]
 
     def section(self, script):
         """Return the section of a script."""
@@ -169,6 +195,7 @@ def setup(app):
     app.add_directive("picture", Picture)
     app.add_directive("explorer", ExplorerFrame)
     app.add_directive("gallery", Gallery)
+    app.add_directive("cards", Cards)
     app.add_js_file("site.js")
     app.connect("builder-inited", draw_all)
     app.connect("build-finished", copy_pages)
