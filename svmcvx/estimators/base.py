@@ -214,11 +214,16 @@ class CertifiedClassifier(_Fitted):
         return {name: getattr(self, name) for name in _own_parameters(cls)}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve the formulation on training data."""
-        if not isinstance(X, np.ndarray) and in_blocks(X):
-            self._fit_blocks(X, y, sample_weight)
-        else:
-            self._fit(self._training_data(X, y, sample_weight))
+        """Solve the formulation on training data; Ctrl-C raises KeyboardInterrupt, and the best
+        point so far stays in ``solution_``.
+        """
+        with time_limited(None) as deadline:
+            if not isinstance(X, np.ndarray) and in_blocks(X):
+                self._fit_blocks(X, y, sample_weight)
+            else:
+                self._fit(self._training_data(X, y, sample_weight))
+            if deadline.interrupt_requested.is_set():
+                raise KeyboardInterrupt
         if self._warning is not None:
             warnings.warn(self._warning, ConvergenceWarning, stacklevel=2)
         return self

@@ -187,7 +187,7 @@ class Task:
                 seed=protocol.seed + self.names["repeat"],
                 guarantee=protocol.guarantee == "tuning",
             )
-            if not table.complete and not current().passed():
+            if not table.complete and current().remaining > 0:
                 raise KeyboardInterrupt  # which select has turned into an incomplete table
             if table.best_estimator_ is None:
                 raise OutOfTime

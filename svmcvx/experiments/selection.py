@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -396,7 +397,12 @@ def select(
         if complete and refit and table.best_params_ is not None and not current().passed():
             best = with_settings(clone(estimator), table.best_params_)
             keywords = {} if weight is None else {f"{final_prefix(estimator)}sample_weight": weight}
-            table.best_estimator_ = best.fit(X, y, **keywords)
+            try:
+                table.best_estimator_ = best.fit(X, y, **keywords)
+            except KeyboardInterrupt:
+                table.complete = False
+                message = f"interrupted after {len(rows)} fits: best_estimator_ is None"
+                warnings.warn(message, stacklevel=2)
     return table
 
 

@@ -343,7 +343,7 @@ def collected(
     # Several tasks may have one key.
     done = sum(key in rows for task in tasks for key in task.keys)
     if done < size:
-        why = "the time limit passed" if current().passed() else "interrupted"
+        why = "the time limit passed" if current().remaining == 0 else "interrupted"
         advice = "pass store='rows.sqlite' to go on from there next time"
         advice = advice if path is None else "the same call goes on from there"
         warnings.warn(

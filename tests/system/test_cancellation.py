@@ -7,13 +7,15 @@ import math
 import signal
 import threading
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import svmcvx as sx
 from svmcvx import fast
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.system import clock, deadline
 from svmcvx.system.deadline import (
     Deadline,
@@ -239,3 +241,80 @@ def test_ctrl_c_sets_the_event_and_raises_outside_of_the_block():
             assert requested.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+class Fits:
+    """The values of C that were fitted, and Ctrl-C at one report of one of the fits."""
+
+    def __init__(self, last):
+        self.last, self.at, self.fitted, self.times = last, 2, [], 0
+
+    def report(self, original, monitor, *arguments, **keywords):
+        found = original(monitor, *arguments, **keywords)
+        if len(self.fitted) == self.at and not self.times and (found is not None or not self.last):
+            self.times += 1
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    def fit(self, original, machine, *arguments, **keywords):
+        self.fitted.append(machine.C)
+        return original(machine, *arguments, **keywords)
+
+
+@pytest.fixture(params=[False, True], ids=["first report", "last report"])
+def fits(monkeypatch, request):
+    made, report, fit = Fits(request.param), Monitor.report, sx.PSVMClassifier.fit
+    monkeypatch.setattr(Monitor, "report", lambda *given, **how: made.report(report, *given, **how))
+    monkeypatch.setattr(
+        sx.PSVMClassifier, "fit", lambda *given, **how: made.fit(fit, *given, **how)
+    )
+    return made
+
+
+def looped(machine, X, y):
+    for C in (1.0, 2.0, 4.0, 8.0):
+        sx.PSVMClassifier(**{**machine.get_params(), "C": C}).fit(X, y)
+
+
+ENDED = {
+    "grid search": lambda *given: GridSearchCV(given[0], {"C": [1.0, 2.0]}, cv=3).fit(*given[1:]),
+    "cross-validation": partial(cross_val_score, cv=3),
+    "loop": looped,
+}
+
+
+@pytest.mark.parametrize("how", ENDED)
+def test_one_ctrl_c_ends_everything_that_fits(fits, how):
+    X, y = make_data(n=60)
+    with handled_by(signal.default_int_handler), pytest.raises(KeyboardInterrupt):
+        ENDED[how](sx.PSVMClassifier(p=1.5), X, y)
+    assert len(fits.fitted) == 2
+
+
+def test_a_host_hears_of_it_too_and_one_that_ignores_it_hears_nothing(fits):
+    X, y = make_data(n=60)
+    machine, heard = sx.PSVMClassifier(p=1.5), []
+    with handled_by(lambda *given: heard.append(given[0])), pytest.raises(KeyboardInterrupt):
+        looped(machine, X, y)
+    assert (heard, fits.times, fits.fitted) == ([signal.SIGINT], 1, [1.0, 2.0])
+    fits.times, fits.fitted = 0, []
+    with handled_by(signal.SIG_IGN):
+        looped(machine, X, y)
+    assert (fits.times, fits.fitted) == (1, [1.0, 2.0, 4.0, 8.0])
+
+
+def test_an_interrupted_estimator_has_the_best_point_and_a_search_its_table(fits):
+    X, y = make_data(n=60)
+    machine = sx.PSVMClassifier(p=1.5, tol=1e-9)
+    with handled_by(signal.default_int_handler):
+        with pytest.raises(KeyboardInterrupt):
+            machine.fit(X, y).fit(X, y)
+        assert machine.solution_.status in ("interrupted", "optimal")
+        assert machine.certificate_.lower <= machine.certificate_.upper
+        # The last fit is to all rows.
+        fits.at, fits.times, fits.fitted = 7, 0, []
+        with pytest.warns(UserWarning, match="interrupted after 6 fits: best_estimator_ is None"):
+            table = sx.select(machine, {"C": [1.0, 2.0]}, X, y, cv=3)
+    assert not table.complete
+    assert table.best_estimator_ is None
+    assert np.isfinite(table["mean_test_score"]).all()
