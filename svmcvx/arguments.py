@@ -16,6 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
+from svmcvx.catalogue import KERNELS
 from svmcvx.data import check_number, check_whole
 from svmcvx.errors import DataError, DataTypeError, did_you_mean
 
@@ -58,9 +59,9 @@ ARGUMENTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "kernel": (
         "None, str, Kernel or callable",
-        """None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``,
-        ``"laplacian"``, ``"poly"``, ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of
-        :mod:`svmcvx.kernels`.""",
+        "None (the default) for the linear formulation; "
+        + ", ".join(f'``"{name}"``' for name in KERNELS)
+        + ", or an object of :mod:`svmcvx.kernels`.",
     ),
     "gamma": ('float, "scale" or "auto"', "For kernels given by name."),
     "degree": ("int", 'For ``"poly"``.'),

@@ -30,6 +30,8 @@ from svmcvx.errors import DataError
 __all__ = [
     "CATALOGUE",
     "FAMILIES",
+    "KERNELS",
+    "TOL",
     "Builder",
     "Capabilities",
     "Entry",
@@ -40,6 +42,10 @@ __all__ = [
 ]
 
 FAMILIES: Final = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
+# Default of the certified relative gap that specialised solvers, estimators and tables ask for.
+TOL: Final = 1e-6
+# Kernels that are given by name.
+KERNELS: Final = ("linear", "rbf", "exponential", "laplacian", "poly", "sigmoid", "precomputed")
 # Arguments of specialised solvers beside the problem: the data, and how it is solved.
 HOW: Final = (
     "X y tol time_limit max_iter verbose callback warm_start cache_size float32_cache method"

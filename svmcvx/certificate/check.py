@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.catalogue import TOL
 from svmcvx.certificate.bounded import Bounded, exact, quietly, total
 from svmcvx.certificate.statement import (
     Dual,
@@ -129,11 +130,11 @@ class Certificate:
         """The certificates of the binary problems of a sum (a fresh dictionary)."""
         return dict(self._parts)
 
-    def is_certified(self, tol: float = 1e-6) -> bool:
+    def is_certified(self, tol: float = TOL) -> bool:
         """Return whether the relative gap is at most `tol`."""
         return self.gap <= tol
 
-    def require(self, tol: float = 1e-6) -> Certificate:
+    def require(self, tol: float = TOL) -> Certificate:
         """Return this certificate; raise NotCertified if its gap is above `tol`."""
         if not self.is_certified(tol):
             raise NotCertified(

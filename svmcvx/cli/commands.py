@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import svmcvx
+from svmcvx.catalogue import KERNELS
 from svmcvx.cli import screen
 from svmcvx.cli.application import Given, command, exit_code
 from svmcvx.cli.screen import Outputs, check_writable, say, sized
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 COMPARE = "experiments.comparison:compare"
 LOAD = {"datasets.loading:load": "target drop keep n_features data_dir"}
 # Arguments that several commands share.
-KERNELS = '"none", "linear", "rbf", "exponential", "laplacian", "poly" or "sigmoid"'
 DATA_SET = (
     Argument(
         "data",
@@ -32,8 +32,9 @@ DATA_SET = (
         " classes, as in digits:3-8.",
     ),
 )
+CHOICES = ", ".join(f'"{name}"' for name in ("none", *KERNELS[:-1]))
 MODEL = (
-    Argument("kernel", "none", kind=KERNELS, text="Kernel of every model that takes one."),
+    Argument("kernel", "none", kind=CHOICES, text="Kernel of every model that takes one."),
     Argument("C", 1.0, "float", text="Weight of the losses of every model that has one."),
     Argument("gamma", "scale", text="Kernel parameter: scale, auto or a number."),
     Argument("solver", "auto", text="auto, fast, or one solver (see doctor)."),

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 
 import svmcvx
+from svmcvx import catalogue
 
 # Headings of the help, by the names of options; all others are about models.
 PANELS = {
@@ -49,10 +50,17 @@ def arguments_of(function: str) -> dict[str, Argument]:
     defaults = [None] * (len(plain) - len(node.args.defaults)) + node.args.defaults
     found = {}
     for one, default in zip([*plain, *named], [*defaults, *node.args.kw_defaults], strict=True):
-        value = ... if default is None else ast.literal_eval(default)
+        value = ... if default is None else _evaluated(default)
         annotation = "Any" if one.annotation is None else ast.unparse(one.annotation)
         found[one.arg] = Argument(one.arg, value, annotation, *texts.get(one.arg, ("", "")))
     return found
+
+
+def _evaluated(default: ast.expr) -> Any:
+    """Return the value of a literal, or of a constant of the catalogue."""
+    if isinstance(default, ast.Name):
+        return getattr(catalogue, default.id)
+    return ast.literal_eval(default)
 
 
 def own_arguments(function: Callable[..., Any]) -> dict[str, Argument]:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from svmcvx.arguments import ARGUMENTS, check_shared, documented, refuse_unknown, what_was_meant
 from svmcvx.arrays import Floats
-from svmcvx.catalogue import Entry, find
+from svmcvx.catalogue import TOL, Entry, find
 from svmcvx.certificate import Certificate
 from svmcvx.data import (
     CodedLabels,
@@ -178,7 +178,7 @@ class CertifiedClassifier(_Fitted):
 
     class_weight: Mapping[Any, float] | str | None = None
     solver: str = "auto"
-    tol: float = 1e-6
+    tol: float = TOL
     time_limit: float | None = None
     max_iter: int | None = None
     verbose: bool = False

@@ -25,14 +25,10 @@ class ConicSVMClassifier(BinaryClassifier):
         is given.
     kappa : float, optional
         Share of the observations that may have a margin below 1, in [0, 0.5].
-    kernel : None, str, Kernel or callable
-        None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``,
-        ``"laplacian"``, ``"poly"``, ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of
-        :mod:`svmcvx.kernels`. The semidefinite program of the general route then has a block of the
-        order n, which is for some sixty observations at most.
     form : "reduced" or "paper"
         Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved
-        by the general route.
+        by the general route. With a kernel the program has a block of the order n, which is for
+        some sixty observations at most.
 
     Examples
     --------

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 import svmcvx
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import relative_gap
 from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError
@@ -102,7 +103,7 @@ class Protocol:
     scale: str = "standard"
     scale_by: str = "training"
     missing: str = "error"
-    tol: float = 1e-6
+    tol: float = TOL
     seed: int = 0
     guarantee: bool | str = False
 
@@ -272,7 +273,7 @@ class Comparison:
     scale: str = "standard"
     missing: str = "error"
     metrics: str | Sequence[str] = ("accuracy",)
-    tol: float = 1e-6
+    tol: float = TOL
     store: str | os.PathLike[str] | None = None
     proofs: str | os.PathLike[str] | None = None
     guarantee: bool = False
@@ -424,7 +425,7 @@ def compare(
     scale: str = "standard",
     missing: str = "error",
     metrics: str | Sequence[str] = ("accuracy",),
-    tol: float = 1e-6,
+    tol: float = TOL,
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
     guarantee: bool = False,

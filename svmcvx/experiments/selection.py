@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import indexable
 
+from svmcvx.catalogue import TOL
 from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
@@ -253,7 +254,7 @@ def select(
     sample_weight: Any = None,
     groups: Any = None,
     refit: bool = True,
-    tol: float = 1e-6,
+    tol: float = TOL,
     guarantee: bool = False,
     backend: str | None = None,
     n_jobs: int | None = None,

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from svmcvx.catalogue import TOL
 from svmcvx.data import Features, check_choice, check_time_limit
 from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
@@ -98,7 +99,7 @@ def study(
     scale: str = "standard",
     scale_by: str = "training",
     missing: str = "error",
-    tol: float = 1e-6,
+    tol: float = TOL,
     guarantee: bool | str = False,
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Bools, Floats
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import Dual, SolverBound
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
@@ -112,7 +113,7 @@ def zero_one(
     kernel: KernelLike = None,
     intercept: bool | str = True,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 1_000_000,
     verbose: bool = False,
@@ -195,7 +196,7 @@ def ramp(
     C: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 1_000_000,
     verbose: bool = False,
@@ -250,7 +251,7 @@ def l0(
     C: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 1_000_000,
     verbose: bool = False,

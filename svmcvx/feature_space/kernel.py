@@ -20,14 +20,7 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock, row_block_of
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, product_of
-from svmcvx.kernels.functions import (
-    EntryError,
-    dense,
-    diagonal_above,
-    is_definite,
-    is_positive,
-    symmetrised,
-)
+from svmcvx.kernels.functions import EntryError, dense, symmetrised
 from svmcvx.kernels.gram import (
     CachedGram,
     GramCache,
@@ -68,7 +61,7 @@ class KernelSpace(FeatureSpace):
     block_entries: int = BLOCK_ENTRIES
 
     def __post_init__(self) -> None:
-        if not self.keep_gram and not is_definite(self.resolved):
+        if not self.keep_gram and not self.resolved.definite:
             object.__setattr__(self, "keep_gram", True)
 
     @property
@@ -98,7 +91,7 @@ class KernelSpace(FeatureSpace):
     @property
     def _has_gram(self) -> bool:
         """Whether the matrix is stored; that of a definite kernel once it is evaluated."""
-        return self.keep_gram and (self.factored or not is_definite(self.resolved))
+        return self.keep_gram and (self.factored or not self.resolved.definite)
 
     def diagonal(self) -> Floats:
         if self._has_gram:
@@ -110,7 +103,7 @@ class KernelSpace(FeatureSpace):
         if self._has_gram:
             diagonal = np.abs(self.diagonal())
             return np.asarray(Bounded(diagonal, self.gram_error.of_diagonal(diagonal)).upper)
-        entries = exact(diagonal_above(self.resolved, self.data.X))
+        entries = exact(self.resolved.diagonal_above(self.data.X))
         return np.asarray((entries + self._constant).upper)
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
@@ -134,7 +127,7 @@ class KernelSpace(FeatureSpace):
         )
         K = self._evaluated() if self.cached_gram is None else self.cached_gram.matrix
         if self._constant:
-            if self.indefinite == "error" and not is_definite(self.resolved):
+            if self.indefinite == "error" and not self.resolved.definite:
                 # The constant may hide that the kernel is indefinite.
                 gram_factor(K, single=self._single)
             K = K + 1.0
@@ -323,7 +316,7 @@ class KernelSpace(FeatureSpace):
 
     def _near_multiple(self, v: Floats) -> Point | None:
         """Return a point, from a known one, that is its multiple but for roundings; else None."""
-        if not is_definite(self.resolved):
+        if not self.resolved.definite:
             return None
         largest = int(np.argmax(np.abs(v)))
         for known in self._points:
@@ -347,7 +340,7 @@ class KernelSpace(FeatureSpace):
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
             block, error = self.cached_gram.matrix[part][:, support], whole.block(part, support)
-            sizes = block if is_positive(self.resolved) else np.abs(block)
+            sizes = block if self.resolved.positive else np.abs(block)
             product = product_of(block, error, chosen, sizes)
             for array, values in zip(found, product, strict=True):
                 array[part] = values

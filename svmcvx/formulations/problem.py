@@ -20,6 +20,7 @@ from cvxpy.utilities.canonical import Canonical
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.arrays import Floats
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.certificate.bounded import Bounded
 from svmcvx.data import CodedLabels, check_number, owned
@@ -279,7 +280,7 @@ class FormulationProblem(cp.Problem):
         constraints: Iterable[cp.Constraint],
         *,
         holds: Callable[[Any], bool] | None = None,
-        tol: float = 1e-6,
+        tol: float = TOL,
     ) -> FormulationProblem:
         """Return a problem with further constraints on the variables, which :func:`svmcvx.solve`
         takes.

@@ -44,7 +44,6 @@ from svmcvx.guarantees.theorem import (
     room_above,
 )
 from svmcvx.kernels import Precomputed
-from svmcvx.kernels.functions import is_definite
 from svmcvx.model import BinaryModel, OneVsModel, sums_by_class
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
@@ -131,11 +130,11 @@ def training_space(solution: Solution, X: Any, y: Any) -> tuple[FeatureSpace, Fe
     data = binary_data(features, y, evidence.weight)
     require_data(solution, data)
     kernel = getattr(solution.model, "kernel", None)
-    if kernel is not None and not is_definite(kernel):
+    if kernel is not None and not kernel.definite:
         raise DataError(
             f"there are no guarantees for the kernel {kernel}: it has to be known to be positive"
-            " semidefinite on new rows too, with a bound on its rounding; use RBF, Exponential,"
-            " Laplacian, Polynomial with coef0 >= 0, or Linear"
+            " semidefinite on new rows too, with a bound on its rounding; use Linear, a"
+            " Polynomial with coef0 >= 0, or a kernel of a distance such as RBF"
         )
     return feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False), features
 

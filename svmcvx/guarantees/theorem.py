@@ -82,7 +82,7 @@ from svmcvx.certificate.exactly import LARGEST_BITS, SUM_BITS
 from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
-from svmcvx.kernels.functions import dense, diagonal_above
+from svmcvx.kernels.functions import dense
 from svmcvx.model import KernelModel, LinearModel
 from svmcvx.system.deadline import checkpoint
 from svmcvx.system.memory import SMALL_ENTRIES
@@ -620,7 +620,7 @@ class KernelPoints:
         if not (same and self.model.intercept == self._expanded.intercept):
             found = (found + self._expanded.scores(X)) * 0.5
         if self.distance:
-            lengths = sqrt(exact(diagonal_above(self.space.resolved, X)) + self.constant)
+            lengths = sqrt(exact(self.space.resolved.diagonal_above(X)) + self.constant)
             found = found.widened(exact(self.distance) * lengths.upper)
         return found
 
@@ -651,7 +651,7 @@ class KernelTested:
         """k(x, x) − 2c'k + c'Kc with the errors of the entries and of the sums."""
         kernel, C = self.points.space.resolved, c.T
         sizes, r = np.abs(C), int(rows.size)
-        found = exact(diagonal_above(kernel, self.X))
+        found = exact(kernel.diagonal_above(self.X))
         if r:
             X = self.points.space.data.X[rows]
             k, k_error = kernel.bounded_block(self.X, X)

@@ -20,12 +20,9 @@ from svmcvx.kernels.functions import (
     RBF,
     EntryError,
     Kernel,
-    Laplacian,
     Linear,
-    Polynomial,
     distance_kernel_error,
     inner_error_of,
-    is_definite,
 )
 
 Places: TypeAlias = NDArray[np.int64]
@@ -119,7 +116,7 @@ class ClassRows:
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
         """Whether rows of a kernel on dense data, and bounds on their errors, can be computed."""
-        whole = isinstance(kernel, (Laplacian, Polynomial)) and is_definite(kernel)
+        whole = kernel is not None and kernel.definite and kernel.separable_error
         return (
             (_by_rows(kernel) or (whole and X.shape[0] ** 2 <= room))
             and 1.0 / LARGEST <= getattr(kernel, "gamma", 1.0) <= LARGEST

@@ -23,7 +23,6 @@ from svmcvx.kernels.functions import (
     Kernel,
     distance_kernel_error,
     exponential_error,
-    is_positive,
     lost_share,
     shift_error,
 )
@@ -204,7 +203,7 @@ class KernelColumns:
                 found.magnitude[rows] += tile @ size[places]
                 return
             tile, error = columns.matrix(rows, buffer)
-            sizes = tile if is_positive(self.kernel) else np.abs(tile)
+            sizes = tile if self.kernel.positive else np.abs(tile)
             for array, part in zip(found, product_of(tile, error, v[places], sizes), strict=True):
                 array[rows] += part
 

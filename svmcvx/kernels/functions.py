@@ -184,6 +184,16 @@ class Kernel(ABC):
     """
 
     name: ClassVar[str]
+    # Of the matrices on any data: positive semidefinite (for coef0 ≥ 0), no entry is negative, and
+    # the bound on their errors separates.
+    _definite: ClassVar[bool] = False
+    positive: ClassVar[bool] = False
+    separable_error: ClassVar[bool] = False
+
+    @property
+    def definite(self) -> bool:
+        """Whether it is positive semidefinite on any data, so that no Gram matrix is tested."""
+        return self._definite and getattr(self, "coef0", 0.0) >= 0
 
     @abstractmethod
     def block(self, A: Any, B: Any) -> Matrix:
@@ -192,6 +202,13 @@ class Kernel(ABC):
     @abstractmethod
     def diagonal(self, A: Features) -> Floats:
         """Return ``k(a, a)`` for every row of `A`."""
+
+    def diagonal_above(self, A: Features) -> Floats:
+        """Return upper bounds of ``k(a, a)`` of a definite kernel."""
+        # A power of a sum of non-negative products and a constant.
+        times = int(getattr(self, "degree", 1)) * (int(A.shape[1]) + 10)
+        enlarge = (1.0 + float(np.expm1(1.02 * times * U))) * (1.0 + 16 * U)
+        return np.asarray(self.diagonal(A) * enlarge + UNDERFLOW)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return a bound on the error of the entries of :meth:`block`, its double-precision
@@ -277,6 +294,7 @@ class Linear(Kernel):
     """The kernel :math:`a'b`."""
 
     name: ClassVar[str] = "linear"
+    _definite, separable_error = True, True
 
     def block(self, A: Any, B: Any) -> Matrix:
         return inner(A, B)
@@ -290,12 +308,25 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class _Stationary(_Scaled):
-    """Kernels of a distance; ``k(a, a) = 1``."""
+    """Kernels ``exp(-γ distance)``."""
 
+    _definite, positive = True, True
     gamma: float | str = "scale"
+
+    @abstractmethod
+    def _distances(self, A: Any, B: Any) -> Matrix:
+        """Return the distances of rows, in an array of its own."""
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        exponent = self._distances(A, B)
+        exponent *= -self._gamma
+        return np.exp(exponent, out=exponent)
 
     def diagonal(self, A: Features) -> Floats:
         return np.ones(A.shape[0])
+
+    def diagonal_above(self, A: Features) -> Floats:
+        return self.diagonal(A)
 
 
 @dataclass(frozen=True)
@@ -310,10 +341,8 @@ class RBF(_Stationary):
 
     name: ClassVar[str] = "rbf"
 
-    def block(self, A: Any, B: Any) -> Matrix:
-        exponent = squared_distances(A, B)
-        exponent *= -self._gamma
-        return np.exp(exponent, out=exponent)
+    def _distances(self, A: Any, B: Any) -> Matrix:
+        return squared_distances(A, B)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of squared distances through the exponential."""
@@ -343,10 +372,8 @@ class Exponential(_Stationary):
 
     name: ClassVar[str] = "exponential"
 
-    def block(self, A: Any, B: Any) -> Matrix:
-        exponent = np.sqrt(squared_distances(A, B))
-        exponent *= -self._gamma
-        return np.exp(exponent, out=exponent)
+    def _distances(self, A: Any, B: Any) -> Matrix:
+        return np.asarray(np.sqrt(squared_distances(A, B)))
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of distances through the exponential: an error δ of the square is at most δ
@@ -375,10 +402,11 @@ class Laplacian(_Stationary):
     """
 
     name: ClassVar[str] = "laplacian"
+    separable_error = True
 
-    def block(self, A: Any, B: Any) -> Matrix:
-        """Return the kernel matrix; sparse blocks are made dense, as there is no product form."""
-        return np.asarray(np.exp(-self._gamma * cdist(dense(A), dense(B), metric="cityblock")))
+    def _distances(self, A: Any, B: Any) -> Matrix:
+        """Return the distances; sparse blocks are made dense, as there is no product form."""
+        return np.asarray(cdist(dense(A), dense(B), metric="cityblock"))
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of sums of differences of the rows themselves through the exponential."""
@@ -388,6 +416,7 @@ class Laplacian(_Stationary):
 class _Affine(_Scaled):
     """Kernels that are a function of ``γ a'b + c0``."""
 
+    separable_error = True
     coef0: float
 
     @abstractmethod
@@ -416,6 +445,7 @@ class Polynomial(_Affine):
     """
 
     name: ClassVar[str] = "polynomial"
+    _definite = True
     degree: int = 3
     gamma: float | str = "scale"
     coef0: float = 0.0
@@ -580,18 +610,6 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     return CallableKernel(kernel)
 
 
-def is_definite(kernel: Kernel) -> bool:
-    """Whether a kernel is positive semidefinite on any data, so that no Gram matrix is tested."""
-    if isinstance(kernel, Polynomial):
-        return kernel.coef0 >= 0
-    return isinstance(kernel, (Linear, _Stationary))
-
-
-def is_positive(kernel: Kernel) -> bool:
-    """Whether no entry of a kernel matrix is negative on any data."""
-    return isinstance(kernel, _Stationary)
-
-
 def kernel_from_dict(stored: dict[str, Any]) -> Kernel:
     """Return the kernel that :meth:`Kernel.to_dict` described."""
     parameters = dict(stored)
@@ -599,17 +617,6 @@ def kernel_from_dict(stored: dict[str, Any]) -> Kernel:
     if kernel is None:
         raise DataError("the kernel's description holds no name")
     return kernel
-
-
-def diagonal_above(kernel: Kernel, X: Features) -> Floats:
-    """Return upper bounds of k(x, x) of a definite kernel."""
-    diagonal = np.asarray(kernel.diagonal(X), dtype=np.float64)
-    if isinstance(kernel, _Stationary):
-        return diagonal
-    # A power of a sum of non-negative products and a constant.
-    times = int(getattr(kernel, "degree", 1)) * (int(X.shape[1]) + 10)
-    enlarge = (1.0 + float(np.expm1(1.02 * times * U))) * (1.0 + 16 * U)
-    return np.asarray(diagonal * enlarge + UNDERFLOW)
 
 
 # Rows and columns of a part of a matrix that stays in the processor's cache with its transpose.

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import pairwise
 
 import svmcvx as sx
+from svmcvx import catalogue
 from svmcvx.certificate.bounded import ULPS
 from svmcvx.errors import DataError
 from svmcvx.kernels import (
@@ -105,6 +106,7 @@ def test_kernels_by_name_and_storage():
     assert as_kernel("rbf", gamma="auto", degree=9) == RBF("auto")
     for kernel in KERNELS:
         assert kernel_from_dict(kernel.to_dict()) == kernel
+    assert {type(as_kernel(name)) for name in catalogue.KERNELS} >= {*map(type, KERNELS)}
     with pytest.raises(DataError, match="callable kernel cannot be stored"):
         as_kernel(lambda a, b: a @ b.T).to_dict()
 
@@ -299,3 +301,19 @@ def test_what_is_left_to_other_methods():
     assert not ClassRows.takes(None, 1e120 * X, 16)
     for kernel in (sx.RBF(1e200), sx.Sigmoid(1.0), Polynomial(3, gamma=1.0, coef0=-1.0)):
         assert not ClassRows.takes(kernel, X, 16)
+
+
+def test_a_kernel_says_which_matrices_it_makes():
+    X, gamma = np.random.default_rng(0).standard_normal((30, 4)), 0.3
+    for name in catalogue.KERNELS[:-1]:
+        for coef0 in (0.0, 1.0, -1.0):
+            kernel = as_kernel(name, gamma=gamma, coef0=coef0)
+            matrix, error = kernel.bounded_block(X, X)
+            smallest = float(np.linalg.eigvalsh(matrix)[0])
+            assert not kernel.definite or smallest > -1e-9 * abs(matrix).max()
+            assert not kernel.positive or (matrix >= 0.0).all()
+            assert not kernel.separable_error or error.entries is None
+            if kernel.definite:
+                assert (kernel.diagonal_above(X) >= np.diagonal(matrix)).all()
+    indefinite = {sx.Sigmoid(gamma, -1.0), sx.Polynomial(2, gamma, -1.0)}
+    assert not any(kernel.definite for kernel in (*indefinite, Precomputed()))

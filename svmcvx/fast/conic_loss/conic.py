@@ -28,6 +28,7 @@ from scipy.optimize import nnls
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from svmcvx.arrays import Floats
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.certificate.bounded import TINY
 from svmcvx.data import check_choice, check_seed
@@ -195,7 +196,7 @@ def conic(
     kernel: KernelLike = None,
     intercept: bool | str = True,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 5000,
     verbose: bool = False,

@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import signed
 from svmcvx.data import BinaryData, Features, binary_data, check_choice
@@ -96,7 +97,7 @@ def hard_margin(
     *,
     kernel: KernelLike = None,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 1_000_000,
     verbose: bool = False,

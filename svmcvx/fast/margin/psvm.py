@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import Features, binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import DataError
@@ -88,7 +89,7 @@ def psvm(
     p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 1_000_000,
     verbose: bool = False,

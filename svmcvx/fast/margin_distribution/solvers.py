@@ -29,6 +29,7 @@ import scipy.linalg as sl
 
 from svmcvx.arguments import intercept_kind
 from svmcvx.arrays import Floats
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import relative_gap
 from svmcvx.data import binary_data, check_choice, check_number, check_numbers, check_seed
 from svmcvx.errors import DataError
@@ -98,7 +99,7 @@ def odm(
     kernel: KernelLike = None,
     intercept: bool | str = False,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 10_000,
     verbose: bool = False,
@@ -226,7 +227,7 @@ def odml(
     kernel: KernelLike = None,
     intercept: bool | str = False,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 10_000,
     verbose: bool = False,

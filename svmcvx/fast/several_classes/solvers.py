@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
+from svmcvx.catalogue import TOL
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.certificate.bounded import TINY, quietly
 from svmcvx.errors import DataError
@@ -101,7 +102,7 @@ def multiclass(
     k: int = 2,
     intercept: bool | str = True,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 1000,
     verbose: bool = False,
@@ -165,7 +166,7 @@ def m3svm(
     loss: str = "hinge",
     delta: float = 1e-2,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
     max_iter: int = 500,
     verbose: bool = False,
