@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import svmcvx
 from svmcvx.catalogue import KERNELS
-from svmcvx.cli import screen
 from svmcvx.cli.application import Given, command, exit_code
 from svmcvx.cli.screen import Outputs, check_writable, say, sized
 from svmcvx.cli.signatures import Argument
@@ -53,7 +52,10 @@ def load(given: Given, name: str | None = None) -> Dataset:
     """Load the data set that a command names."""
     from svmcvx.datasets import load as load_data_set
 
-    columns: dict[str, Any] = {"drop": given.drop or (), "keep": given.keep or ()}
+    columns: dict[str, Any] = {
+        name: [column for text in given[name] or () for column in text.split(",")]
+        for name in ("drop", "keep")
+    }
     data = load_data_set(name or given.data, **columns, **given.of("data_dir target n_features"))
     return data.without_missing() if given.get("missing") == "drop" else data
 
@@ -70,27 +72,20 @@ def models_of(given: Given, text: str, *, single: str = "") -> list[tuple[str, A
     return parsed
 
 
-def transformers(missing: str, scale: str, data: Dataset) -> list[tuple[str, Any]]:
-    """Return steps of a pipeline; None for a step that changes nothing."""
-    import scipy.sparse as sp
-
-    from svmcvx.experiments.fit import imputer, scaler
-
-    filled = imputer(missing) if data.missing_values else None
-    return [("impute", filled), ("scale", scaler(scale, sparse=bool(sp.issparse(data.X))))]
-
-
 @command(
     "compare",
     (*DATA_SET, *MODEL, *STRICT, *OUTPUT),
     LOAD
     | {
-        COMPARE: "split seed scale missing metrics tol store proofs guarantee backend n_jobs"
+        COMPARE: "split seed cv scale missing metrics tol store proofs guarantee backend n_jobs"
         " time_limit"
     },
 )
 def compare(
-    given: Given, models: str = "psvm:p=1,psvm:p=1.5,psvm:p=2", plot: Path | None = None
+    given: Given,
+    models: str = "psvm:p=1,psvm:p=1.5,psvm:p=2",
+    tune: list[str] | None = None,
+    plot: Path | None = None,
 ) -> int:
     """Fit several models to a data set and tabulate certificates and accuracies.
 
@@ -98,7 +93,10 @@ def compare(
     ----------
     models : str
         Models and their settings, as in psvm:p=1,psvm:p=1.5,C=10. Models are psvm, conic, odm,
-        odml, zero-one, ramp, l0, m3svm, multiclass.
+        odml, zero-one, ramp, l0, m3svm, multiclass, and scikit-learn's svc, linearsvc.
+    tune : list
+        Values of a hyper-parameter, as in C=0.1,1,10, of which each model that has it takes the
+        best in the training part; ranges as for select. May be repeated.
     plot : path
         Picture to write: decision regions for two features, else margin distributions.
     """
@@ -106,54 +104,46 @@ def compare(
     check_writable(plot, given.store)
     if plot is not None and plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise DataError(f"the picture {plot} must be a .png, .pdf or .svg file")
-    parsed = models_of(given, models)
+    parsed, values = models_of(given, models), parse_grid(tune) if tune else None
     data = load(given)
-    from svmcvx.experiments.comparison import Comparison
+    from svmcvx.experiments import compare as run_compare
+    from svmcvx.system import clock
 
-    comparison = Comparison(
+    began = clock.now()
+    found = run_compare(
         parsed,
-        data.X,
-        data.y,
+        data,
+        tune=values,
         metrics=[word.strip() for word in given.metrics.split(",") if word.strip()],
-        refit=plot is not None,
-        **given.of("split seed scale missing tol store proofs guarantee backend n_jobs"),
+        return_estimator=plot is not None,
+        progress=not given.quiet,
+        **given.of("split seed cv scale missing tol store proofs guarantee backend n_jobs"),
+        time_limit=given.time_limit,
     )
-    late = interrupted = False
-    try:
-        late = comparison.finish(given.time_limit, not given.quiet)
-    except KeyboardInterrupt:
-        interrupted = True
-    rows = comparison.rows
+    late = given.time_limit is not None and clock.now() - began >= given.time_limit
+    rows = found.to_dict("records")
     failed = [row["note"] for row in rows if row["status"] == "failed"]
     if failed and len(set(failed)) == 1 and len(failed) == len(rows):
         raise DataError(failed[0])
-    complete = not interrupted and not any(
-        row["status"] == "time_limit" and row["upper"] is None for row in rows
-    )
-    sizes = {"training": comparison.X_train.shape[0], "test": comparison.X_test.shape[0]}
+    sizes = {"training": len(found.part.y), "test": len(found.part.y_test)}
     title = f"{sized(data)}, {sizes['training']} for training"
-    names = ["model", "lower", "upper", "gap", "certified", *comparison.metrics]
-    if comparison.guarantee:
-        names += ["accuracy_lower", "accuracy_upper", "undecided"]
-    out.show(title, rows, [*names, "n_support", "seconds"])
-    for what in ("note", "conventions"):
-        for text in dict.fromkeys(row[what] for row in rows if row[what]):
-            out.note(f"{', '.join(row['model'] for row in rows if row[what] == text)}: {text}")
-    content = {"split": sizes, "reused": comparison.reused, "rows": rows}
-    out.write(title, comparison.frame(), content, data=data, complete=complete)
+    out.show(title, found.shown(), [*found.shown()])
+    for text in found.notes():
+        out.note(text)
+    certificates = [{"certificates": found.certificates[row["model"]]} for row in rows]
+    records = [row | own for row, own in zip(rows, certificates, strict=True)]
+    content = {"split": sizes, "reused": found.reused, "rows": records}
+    out.write(title, found, content, data=data, complete=found.complete)
     if given.proofs is not None:
         out.wrote(given.proofs)
-    if plot is not None and comparison.fitted:
-        _draw(plot, comparison, data)
+    if plot is not None and found.estimators:
+        _draw(plot, found, data)
         out.wrote(plot)
-    if interrupted:
-        ended = f"svmcvx: interrupted after {len(rows)} of {len(parsed)} models"
-        say(screen.errors, ended, "yellow")
     uncertified = given.strict and not all(row["certified"] for row in rows)
-    return exit_code(complete=complete, late=late, failed=bool(failed) or uncertified)
+    return exit_code(complete=found.complete, late=late, failed=bool(failed) or uncertified)
 
 
-def _draw(path: Path, comparison: Any, data: Dataset) -> None:
+def _draw(path: Path, found: Any, data: Dataset) -> None:
     import matplotlib
     import scipy.sparse as sp
 
@@ -162,17 +152,17 @@ def _draw(path: Path, comparison: Any, data: Dataset) -> None:
 
     from svmcvx import plot
 
-    fitted, train = comparison.fitted, (comparison.X_train, comparison.y_train)
+    models, part = found.estimators, found.part
     if data.X.shape[1] == 2 and not sp.issparse(data.X):
-        size = (5.2 * len(fitted), 4.6)
-        figure, axes = plt.subplots(1, len(fitted), figsize=size, squeeze=False, layout="tight")
-        for ax, (name, model) in zip(axes[0], fitted.items(), strict=True):
-            plot.decision_regions(model, *train, ax=ax, title=name)
+        size = (5.2 * len(models), 4.6)
+        figure, axes = plt.subplots(1, len(models), figsize=size, squeeze=False, layout="tight")
+        for ax, (name, model) in zip(axes[0], models.items(), strict=True):
+            plot.decision_regions(model, part.X, part.y, ax=ax, title=name)
     else:
         figure, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
-        test = (comparison.X_test, comparison.y_test)
-        rows, part = (test, "test part") if test[1].size else (train, "training data")
-        plot.margin_distribution(fitted, *rows, ax=ax, title=f"{data.name}: margins on the {part}")
+        test = (part.X_test, part.y_test, "test part")
+        *rows, where = test if part.y_test.size else (part.X, part.y, "training data")
+        plot.margin_distribution(models, *rows, ax=ax, title=f"{data.name}: margins on the {where}")
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -208,10 +198,10 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
 
     from svmcvx.display import settings
     from svmcvx.experiments import select as run_select
-    from svmcvx.experiments.fit import certificates
+    from svmcvx.experiments.fit import certificates, preparation
     from svmcvx.system import clock
 
-    steps = transformers(given.missing, given.scale, data)
+    steps = preparation(given.scale, given.missing, data.X)
     began = clock.now()
     found = run_select(
         Pipeline([*steps, ("model", estimator)]),
@@ -244,9 +234,11 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
         content["best"] = chosen
         say(out.screen, f"best: {settings(best)}, score {found.best_score_:.4f}")
         if found.best_estimator_ is not None:
-            records = certificates(found.best_estimator_[-1].solution_, given.tol)
+            solution = getattr(found.best_estimator_[-1], "solution_", None)
+            records = certificates(solution, given.tol) if solution else []
             chosen["certificates"] = records
-            out.show("fitted to all rows", records, ["classes", "lower", "upper", "gap"])
+            if records:
+                out.show("fitted to all rows", records, ["classes", "lower", "upper", "gap"])
     out.write(title, frame, content, data=data, complete=found.complete)
     failed = any(row["note"] for row in rows)
     uncertified = given.strict and not all(row["certified"] for row in rows)
@@ -351,11 +343,11 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     data = load(given)
     import pandas as pd
 
-    from svmcvx.experiments.fit import certificate_row
+    from svmcvx.experiments.fit import certificate_row, preparation
 
     X: Any = data.X
-    for _, step in transformers(given.missing, scale, data):
-        X = X if step is None else step.fit_transform(X)
+    for _, step in preparation(scale, given.missing, X):
+        X = step.fit_transform(X)
     named = getattr(trained, "feature_names_in_", None) is not None
     if named and data.feature_names:
         X = pd.DataFrame(X, columns=list(data.feature_names))

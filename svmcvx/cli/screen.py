@@ -33,9 +33,8 @@ silent = Console(quiet=True)
 # Version of the JSON files; a change of meaning raises it.
 SCHEMA = 2
 STANDARD_OUTPUT = Path("-")
-# Headings of columns whose name is too long or says too little.
-HEADINGS = {"accuracy": "test", "n_support": "SVs", "seconds": "s", "mean_test_score": "mean"}
-HEADINGS |= {"std_test_score": "sd", "compiling": "compiling, s", "running": "the rest, s"}
+# Headings of columns whose name says too little.
+HEADINGS = {"compiling": "compiling, s", "running": "the rest, s"}
 
 
 def say(console: Console, text: str, style: str = "") -> None:

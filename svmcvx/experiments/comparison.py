@@ -5,27 +5,29 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.pipeline import Pipeline
 
 import svmcvx
 from svmcvx.catalogue import TOL
 from svmcvx.certificate import relative_gap
-from svmcvx.data import check_choice, check_number, check_time_limit, check_whole
+from svmcvx.data import Features, check_choice, check_number, check_time_limit, check_whole
+from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.experiments import fit
-from svmcvx.experiments.selection import Selection, select, with_settings
-from svmcvx.experiments.store import Row, fingerprint, finished, progress_bar
-from svmcvx.experiments.tables import CertifiedTable
+from svmcvx.experiments.selection import Selection, parameter_of, select, with_settings
+from svmcvx.experiments.specifications import parse_models
+from svmcvx.experiments.store import Row, collected, fingerprint
+from svmcvx.experiments.tables import CertifiedTable, plain_text
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, current, time_limited, until
@@ -140,9 +142,9 @@ class Task:
     test: Rows
     protocol: Protocol
     keys: tuple[str]
-    proofs: Path | None = None
+    proofs: Path | None
     # The folder of its proofs in that folder.
-    place: str = ""
+    place: str
     details: bool = False
     keep: bool = False
 
@@ -185,7 +187,7 @@ class Task:
                 cv=protocol.cv,
                 scoring=protocol.scoring,
                 tol=protocol.tol,
-                seed=protocol.seed + self.names["repeat"],
+                seed=protocol.seed,
                 guarantee=protocol.guarantee == "tuning",
             )
             if not table.complete and current().remaining > 0:
@@ -260,137 +262,144 @@ def _shortened(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("model__"): value for name, value in params.items()}
 
 
-@dataclass(eq=False)
-class Comparison:
-    """A comparison in progress; with `refit` all models, also those in the store, are fitted."""
+def task(
+    names: Mapping[str, Any],
+    model: Any,
+    grid: Any,
+    data: fit.Observations,
+    numbers: Features | DataError,
+    split: tuple[Rows, Rows],
+    protocol: Protocol,
+    place: str = "",
+    *,
+    stored: bool,
+    **how: Any,
+) -> Task:
+    """Return the fit of a model on a split; its key in a store is of all that the row depends on,
+    but not of its names.
+    """
+    own = fit.prepares_itself(model) or fit.is_pairwise(model)
+    place = "/".join(filter(None, (place, fit.file_stem(names["model"]) if own else "")))
+    estimator, key = clone(model), str(tuple(names.values()))
+    steps = fit.preparation(protocol.scale, protocol.missing, data.table)
+    if steps and not own and protocol.scale_by == "training":
+        estimator = Pipeline([*steps, ("model", estimator)])
+    if stored:
+        kind = how.get("details", False)
+        # The preparation of such a model is its own.
+        seen = replace(protocol, scale="none", missing="error") if own else protocol
+        key = fingerprint(kind, estimator, grid, seen, data.digest_for(model), *split)
+    seen_by = data.seen_by(model, numbers), data.labels
+    return Task(names, estimator, grid, *seen_by, *split, protocol, keys=(key,), place=place, **how)
 
-    models: Models
-    X: Any
-    y: Any
-    _: KW_ONLY
-    split: float = 0.3
-    seed: int = 0
-    scale: str = "standard"
-    missing: str = "error"
-    metrics: str | Sequence[str] = ("accuracy",)
-    tol: float = TOL
-    store: str | os.PathLike[str] | None = None
-    proofs: str | os.PathLike[str] | None = None
-    guarantee: bool = False
-    backend: str | None = None
-    n_jobs: int | None = None
-    refit: bool = False
-    fitted: dict[str, Any] = field(default_factory=dict, init=False)
-    reused: int = field(default=0, init=False)
 
-    def __post_init__(self) -> None:
-        self.named = named_models(self.models)
-        self.metrics = tuple(dict.fromkeys(("accuracy", *fit.check_metrics(self.metrics))))
-        check_number(self.split, "split", "[0, 1)")
-        shared = ("metrics", "scale", "missing", "tol", "seed")
-        protocol = Protocol(
-            **{name: getattr(self, name) for name in shared}, guarantee=bool(self.guarantee)
+def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
+    """Return the grid of each model that is to be tuned."""
+    if tune is None:
+        return {}
+    if not isinstance(tune, Mapping):
+        raise DataTypeError(
+            f"tune must be a mapping, such as {{'C': [0.1, 1.0, 10.0]}}, got {tune!r}"
         )
-        if self.guarantee and self.split == 0:
-            raise DataError(
-                "guarantee=True is about a test part, and split=0 leaves none; change one of them"
-            )
-        self.data = fit.observations(self.X, self.y, self.missing)
-        numbers, labels = self.data.numbers, self.data.labels
-        if isinstance(numbers, DataError) and not any(
-            fit.prepares_itself(m) for _, m in self.named
-        ):
-            raise numbers
-        rows = np.arange(labels.size)
-        split = next(Split(self.split).parts(labels, self.seed)) if self.split else (rows, rows[:0])
-        prepared = self.data.prepared(self.scale, self.missing, split[0])
-        # The parts of models that are no pipelines.
-        part = fit.part_of(None, prepared, labels, *split)
-        self.X_train, self.y_train, self.X_test, self.y_test, _ = part
-        folder = None if self.proofs is None else fit.check_folder(self.proofs)
-        self._tasks = []
-        for name, model in self.named:
-            place = (
-                fit.file_stem(name) if fit.prepares_itself(model) or fit.is_pairwise(model) else ""
-            )
-            seen = self.data.seen_by(model, prepared)
-            work = ({"model": name}, model, None, seen, labels, *split, protocol)
-            key = (self._key(name, model),)
-            self._tasks.append(Task(*work, key, folder, place, details=True, keep=self.refit))
-        self._rows: dict[str, Row] = {}
-        asked = self.metrics if self.guarantee else ()
-        undecided = ["undecided"] if self.guarantee else []
-        self._columns = [*FIRST, *self.metrics, *fit.ends_of(asked), *undecided, *LAST]
-
-    def _key(self, name: str, model: Any) -> str:
-        if self.store is None:
-            return name
-        how = () if fit.prepares_itself(model) else (self.scale, self.missing)
-        own = (self.split, self.seed, how, self.tol, self.metrics, bool(self.guarantee))
-        return fingerprint("compare", clone(model), self.data.digest_for(model), *own)
-
-    @property
-    def rows(self) -> list[Row]:
-        """Finished rows, in the order of the models."""
-        return [self._rows[name] for name, _ in self.named if name in self._rows]
-
-    def run(self) -> Iterator[Row]:
-        """Fit the models and yield a row for each as soon as it is done."""
-        again = self.refit or self.proofs is not None
-        how: Any = {"backend": self.backend, "n_jobs": self.n_jobs, "again": again}
-        with closing(
-            finished(self._tasks, self.store, usable=lambda row: not again, **how)
-        ) as work:
-            for task, _, row, stored in work:
-                self.reused += stored
-                if "_fitted" in row:
-                    self.fitted[task.names["model"]] = row["_fitted"]
-                yield self._taken(task, row)
-        for task in self._tasks:
-            if task.names["model"] not in self._rows:
-                note = "the time limit left no time for this model"
-                late = {"status": str(Status.TIME_LIMIT), "note": note, "seconds": 0.0}
-                yield self._taken(task, task.empty_row() | late)
-
-    def finish(
-        self,
-        time_limit: float | None,
-        progress: bool,
-        callback: Callable[[dict[str, Any]], None] | None = None,
-    ) -> bool:
-        """Fit all models, under a bar; return whether the time limit passed."""
-        with (
-            time_limited(check_time_limit(time_limit)) as deadline,
-            progress_bar(progress, "models", len(self.named)) as advance,
-        ):
-            for row in self.run():
-                advance()
-                if callback is not None:
-                    callback(row)
-            return deadline.passed()
-
-    def _taken(self, task: Task, row: Row) -> Row:
-        row |= {**task.names, "conventions": fit.conventions(task.estimator)}
-        taken = {name: row.get(name) for name in self._columns}
-        taken["certificates"] = row.get("certificates", [])
-        self._rows[task.names["model"]] = taken
-        return taken
-
-    def frame(self) -> CertifiedTable:
-        table = CertifiedTable(self.rows, columns=self._columns)
-        # For plot.against_exponent.
-        last = [(name, fit.last_step(model)) for name, model in self.named]
-        table.attrs["exponents"] = {
-            name: model.p for name, model in last if isinstance(model, svmcvx.PSVMClassifier)
+    names = [name for name, _ in models]
+    if tune and all(_is_grid(value) for value in tune.values()):
+        return {
+            check_choice(name, "a model of tune", names): grid
+            for name, grid in tune.items()
+            if grid
         }
-        return table
+    found = {
+        name: {key: list(values) for key, values in tune.items() if parameter_of(model, key)}
+        for name, model in models
+    }
+    there = sorted({name for _, model in models for name in model.get_params()})
+    for key in tune.keys() - {key for grid in found.values() for key in grid}:
+        check_choice(key, "a parameter of tune", there)
+    return {name: grid for name, grid in found.items() if grid}
 
 
-def named_models(models: Models) -> list[tuple[str, Any]]:
+def _is_grid(value: Any) -> bool:
+    several = isinstance(value, (list, tuple)) and len(value) > 0
+    each = value if several else [value]
+    return value is None or all(isinstance(part, Mapping) for part in each)
+
+
+def pair_of(data: Any, data_dir: Any = None) -> tuple[Any, Any]:
+    """Return features and labels of a name of a data set, a data set or a pair."""
+    if isinstance(data, (str, os.PathLike)):
+        data = load(data, data_dir)
+    if isinstance(data, Dataset):
+        return data.X, data.y
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise DataTypeError(
+            "data must be the name of a data set, a Dataset, or features and labels (X, y), got a"
+            f" {type(data).__name__}; for a data frame with its labels pass"
+            " svmcvx.datasets.load(frame, target='…')"
+        )
+    return tuple(data)
+
+
+def observed(X: Any, y: Any, missing: str, models: Sequence[tuple[str, Any]]) -> fit.Observations:
+    """Return the data for models; raise if none of these can use them."""
+    data = fit.observations(X, y, missing)
+    if isinstance(data.numbers, DataError) and not any(fit.prepares_itself(m) for _, m in models):
+        raise data.numbers
+    return data
+
+
+class Comparison(CertifiedTable):
+    """The table of :func:`compare`: a DataFrame that prints its main columns.
+
+    Parts of it, copies with other columns and the like are plain tables.
+
+    Attributes
+    ----------
+    complete : bool
+        Whether all models are fitted; False after Ctrl-C and at a time limit.
+    reused : int
+        Rows that were found in the store.
+    certificates : dict
+        By model the intervals of its binary problems, or of the one problem.
+    estimators : dict
+        By model the fitted estimator, if `return_estimator` is True; it takes rows that are not
+        scaled.
+    part : tuple
+        ``X``, ``y``, ``X_test`` and ``y_test`` of these estimators, not scaled.
+    """
+
+    complete: bool
+    reused: int
+    certificates: dict[str, list[Row]]
+    estimators: dict[str, Any]
+    part: fit.Part
+
+    _metadata: ClassVar[list[str]] = ["complete", "reused", "certificates", "estimators", "part"]
+
+    def shown(self) -> pd.DataFrame:
+        """Return the columns that are printed."""
+        names = ["model", "params", "lower", "upper", "gap", "certified"]
+        whole = [*map(str, self)]
+        scores = whole[whole.index("train_accuracy") + 1 : whole.index("n_support")]
+        return pd.DataFrame(self)[
+            [name for name in (*names, *scores, "n_support", "seconds") if name in whole]
+        ]
+
+    def notes(self) -> list[str]:
+        """Return what is printed below: the notes and the conventions of models."""
+        return [
+            f"{', '.join(self['model'][column == text])}: {text}"
+            for column in (self["note"], self["conventions"])
+            for text in filter(None, dict.fromkeys(column))
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([plain_text(self.shown()), *self.notes()])
+
+
+def named_models(models: Models | str) -> list[tuple[str, Any]]:
     try:
-        if isinstance(models, (str, bytes)):
-            raise TypeError
-        pairs = list(models.items()) if isinstance(models, Mapping) else list(models)
+        entries = [models] if isinstance(models, str) else models
+        pairs = list(entries.items()) if isinstance(entries, Mapping) else list(entries)
     except TypeError:
         # Also a class that can be iterated over, or an estimator that has a length.
         raise DataTypeError(
@@ -402,25 +411,29 @@ def named_models(models: Models) -> list[tuple[str, Any]]:
     named: dict[str, Any] = {}
     counts: Counter[str] = Counter()
     for entry in pairs:
-        pair = isinstance(entry, tuple) and len(entry) == 2
-        name, model = entry if pair else (" ".join(repr(entry).split()), entry)
-        if isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
-            raise DataError(
-                f"models must hold scikit-learn estimators, got {model!r}; pass instances such as"
-                " PSVMClassifier(p=1.5)"
-            )
-        counts[str(name)] += 1
-        number = counts[str(name)]
-        named[str(name) if number == 1 else f"{name} #{number}"] = model
+        label, given = entry if isinstance(entry, tuple) and len(entry) == 2 else (None, entry)
+        text = " ".join(repr(given).split())
+        for own, model in parse_models(given) if isinstance(given, str) else [(text, given)]:
+            fits = hasattr(model, "fit") and hasattr(model, "get_params")
+            if not fits or isinstance(model, type):
+                raise DataError(
+                    f"models must hold scikit-learn estimators, got {model!r}; pass instances such"
+                    " as PSVMClassifier(p=1.5)"
+                )
+            name = own if label is None else str(label)
+            counts[name] += 1
+            named[name if counts[name] == 1 else f"{name} #{counts[name]}"] = model
     return list(named.items())
 
 
 def compare(
-    models: Models,
+    models: Models | str,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     split: float = 0.3,
+    tune: Mapping[str, Any] | None = None,
+    cv: Any = 5,
     seed: int = 0,
     scale: str = "standard",
     missing: str = "error",
@@ -429,27 +442,35 @@ def compare(
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
     guarantee: bool = False,
+    return_estimator: bool = False,
     backend: str | None = None,
     n_jobs: int | None = None,
-    callback: Callable[[dict[str, Any]], None] | None = None,
     progress: bool = False,
     time_limit: float | None = None,
-) -> pd.DataFrame:
+) -> Comparison:
     """Fit several models to the same data and tabulate their certificates and accuracies.
 
     Parameters
     ----------
-    models : mapping, or sequence of estimators or of (str, estimator)
-        Estimators of this package, of scikit-learn, or pipelines. ``SVC``, ``NuSVC``, ``LinearSVC``
-        and ``LogisticRegression`` have the interval of :func:`svmcvx.certify`, other models none.
-        Pipelines, and searches over them, get the rows of `X` as they are, with text, categories
-        and missing values; `scale` and `missing` are for the other models.
-    X : array-like, data frame or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
+    models : mapping, or sequence of estimators, of (str, estimator) or of str
+        Estimators of this package, of scikit-learn, or pipelines; or names and settings as on the
+        command line (``["psvm:p=1.5", "odm", "svc"]``), where ``svc`` and ``linearsvc`` are those
+        of scikit-learn, the former linear unless a kernel is named. ``SVC``, ``NuSVC``,
+        ``LinearSVC`` and ``LogisticRegression`` have the interval of :func:`svmcvx.certify`, other
+        models none. Pipelines, and searches over them, get the rows of `X` as they are, with text,
+        categories and missing values; `scale` and `missing` are for the other models.
+    X : array-like, data frame or sparse matrix of shape (n, d); or Dataset or str, without `y`
+        Features; or a data set, or its name for :func:`svmcvx.datasets.load`.
+    y : array-like of shape (n,), optional
     split : float
         Share held out, 0.3 by default; 0 trains on everything.
+    tune : mapping, optional
+        Values to choose from by cross-validation in the training part, by parameter or by model, as
+        for :func:`svmcvx.study`.
+    cv : int or splitter
+        Folds of the tuning, 5 by default.
     seed : int
-        Of the stratified split.
+        Of the stratified split, and of the folds.
     scale : "none", "standard" or "minmax"
         Scaling of the columns by the training part, standard by default.
     missing : "error", "drop" or "median"
@@ -469,29 +490,30 @@ def compare(
         Compute an interval of the accuracy of *every optimal machine* on the test part
         (:func:`svmcvx.guarantee`). It may take ten times as long as a fit, so that it is off by
         default.
+    return_estimator : bool
+        Keep the fitted estimators in the result; rows found in the store are computed again.
     backend : str, optional
         As for :func:`svmcvx.select`.
     n_jobs : int, optional
         Models at a time; 1 by default, all workers with Dask.
-    callback : callable, optional
-        Called with each row as soon as it is done.
     progress : bool
-        Show a bar (extra ``cli``).
+        Show a bar, or a line a minute where there is no terminal (extra ``cli``).
     time_limit : float, optional
         Seconds for everything. The model that is being fitted then ends with its best point so far,
         those after it have the status ``"time_limit"``.
 
     Returns
     -------
-    DataFrame
-        A row a model: ``model``, ``solver``, ``status``, ``lower`` and ``upper`` (checked interval
-        around the optimum; of several binary problems that of their sum), ``gap``
-        (relative), ``certified`` (None if the problem is not known), ``train_accuracy``,
-        ``accuracy`` and the other metrics, ``n_support``, ``seconds`` (of the fit), ``conventions``
-        (kernel, intercept, losses) and ``note``; with `guarantee` also ``accuracy_lower``,
-        ``accuracy_upper`` (so for each metric of which there are intervals) and ``undecided``
-        (share of the test rows whose label is not proved). Its method ``latex`` writes it for a
-        document.
+    Comparison
+        A DataFrame with a row a model: ``model``, ``solver``, ``status``, ``lower`` and ``upper``
+        (checked interval around the optimum; of several binary problems that of their sum),
+        ``gap`` (relative), ``certified`` (None if the problem is not known), ``train_accuracy``,
+        ``accuracy`` and the other metrics, ``n_support``, ``seconds`` (of the fit and its tuning),
+        ``conventions`` (kernel, intercept, losses) and ``note``; with `guarantee` also
+        ``accuracy_lower``, ``accuracy_upper`` (so for each metric of which there are intervals) and
+        ``undecided`` (share of the test rows whose label is not proved); with `tune` also
+        ``params`` (chosen), ``tuning_fits`` and ``tuning_certified``. Its method ``latex`` writes
+        it for a document.
 
     Raises
     ------
@@ -499,10 +521,53 @@ def compare(
         If an argument cannot be used.
     SolverUnavailable
         If `progress` is True and rich is not installed.
+
+    Warns
+    -----
+    UserWarning
+        After Ctrl-C or at the time limit: the table then has the finished rows.
     """
-    given = dict(locals())
-    for name in ("callback", "progress", "time_limit"):
-        del given[name]
-    comparison = Comparison(**given)
-    comparison.finish(time_limit, progress, callback)
-    return comparison.frame()
+    named = named_models(models)
+    metrics = tuple(dict.fromkeys(("accuracy", *fit.check_metrics(metrics))))
+    check_number(split, "split", "[0, 1)")
+    if guarantee and split == 0:
+        raise DataError(
+            "guarantee=True is about a test part, and split=0 leaves none; change one of them"
+        )
+    how: dict[str, Any] = {"scale": scale, "missing": missing, "tol": tol, "seed": seed, "cv": cv}
+    protocol = Protocol(repeats=1, metrics=metrics, guarantee=bool(guarantee), **how)
+    tuned, limit = grids(named, tune), check_time_limit(time_limit)
+    data = observed(*(pair_of(X) if y is None else (X, y)), missing, named)
+    rows = np.arange(data.labels.size)
+    train, test = next(Split(split).parts(data.labels, seed)) if split else (rows, rows[:0])
+    how = {"proofs": None if proofs is None else fit.check_folder(proofs), "details": True}
+    how |= {"keep": return_estimator, "stored": store is not None, "protocol": protocol}
+    tasks = [
+        task({"model": name}, model, tuned.get(name), data, data.numbers, (train, test), **how)
+        for name, model in named
+    ]
+    again = return_estimator or proofs is not None
+    how = {"backend": backend, "n_jobs": n_jobs, "again": again, "usable": lambda row: not again}
+    with time_limited(limit) as deadline:
+        found, reused, complete = collected(tasks, store, "models", progress, partial=True, **how)
+        late = deadline.passed()
+    note = "the time limit left no time for this model"
+    for one in tasks if late else ():
+        unfitted = {"status": str(Status.TIME_LIMIT), "note": note, "seconds": 0.0}
+        found.setdefault(one.keys[0], one.empty_row() | unfitted)
+    fitted = {one.names["model"]: found[one.keys[0]] for one in tasks if one.keys[0] in found}
+    asked = metrics if guarantee else ()
+    columns = [*FIRST, *metrics, *fit.ends_of(asked), *(["undecided"] if guarantee else [])]
+    columns += [*LAST, *(["params", "tuning_fits", "tuning_certified"] if tuned else [])]
+    said = {name: {"model": name, "conventions": fit.conventions(model)} for name, model in named}
+    table = Comparison([row | said[name] for name, row in fitted.items()], columns=columns)
+    table.complete, table.reused = complete, reused
+    table.certificates = {name: row.get("certificates", []) for name, row in fitted.items()}
+    table.estimators = {n: row["_fitted"] for n, row in fitted.items() if "_fitted" in row}
+    table.part = fit.part_of(None, data.table, data.labels, train, test)
+    # For plot.against_exponent.
+    last = [(name, fit.last_step(model)) for name, model in named]
+    table.attrs["exponents"] = {
+        name: model.p for name, model in last if isinstance(model, svmcvx.PSVMClassifier)
+    }
+    return table

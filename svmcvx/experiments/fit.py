@@ -68,18 +68,17 @@ OF_OTHERS: Final[Mapping[type, str]] = {
 # The data
 
 
-def scaler(scale: str, *, sparse: bool) -> Any:
-    if scale == "none":
-        return None
-    if scale == "minmax":
-        return MaxAbsScaler() if sparse else MinMaxScaler()
-    return StandardScaler(with_mean=not sparse)
-
-
-def imputer(missing: str) -> Any:
-    if missing != "median":
-        return None
-    return SimpleImputer(strategy="median", keep_empty_features=True)
+def preparation(scale: str, missing: str, X: Any) -> list[tuple[str, Any]]:
+    """Return the steps of a pipeline that fill in missing values and scale columns of X."""
+    steps: list[tuple[str, Any]] = []
+    sparse = sp.issparse(X)
+    if missing == "median":
+        steps.append(("impute", SimpleImputer(strategy="median", keep_empty_features=True)))
+    if scale == "standard":
+        steps.append(("scale", StandardScaler(with_mean=not sparse)))
+    elif scale == "minmax":
+        steps.append(("scale", MaxAbsScaler() if sparse else MinMaxScaler()))
+    return steps
 
 
 def prepares_itself(model: Any) -> bool:
@@ -107,10 +106,6 @@ class Observations:
         labels: NDArray[Any] = self.classes[self.codes]
         return labels
 
-    @property
-    def sparse(self) -> bool:
-        return bool(sp.issparse(self.table))
-
     @cached_property
     def digest(self) -> str:
         """A name of the content: that of the numbers, or of the table if it is not numeric."""
@@ -131,19 +126,6 @@ class Observations:
         if prepares_itself(model):
             return self.table
         return self.numbers if is_pairwise(model) else prepared
-
-    def prepared(
-        self, scale: str, missing: str, train: NDArray[np.intp] | slice = slice(None)
-    ) -> Features | DataError:
-        """Return the numbers with missing values filled in and columns scaled by some rows."""
-        numbers = self.numbers
-        if isinstance(numbers, DataError):
-            return numbers
-        holes = missing_counts(numbers)[0].any()
-        for step in (imputer(missing) if holes else None, scaler(scale, sparse=self.sparse)):
-            if step is not None:
-                numbers = step.fit(numbers[train]).transform(numbers)
-        return numbers
 
 
 def observations(X: Any, y: Any, missing: str) -> Observations:

@@ -17,6 +17,11 @@ MODELS: dict[str, Estimator] = {
     for entry in CATALOGUE.values()
     if entry.estimator is not None
 }
+# Models of scikit-learn for comparisons.
+BASELINES: dict[str, Estimator] = {
+    "svc": Estimator("SVC", "sklearn.svm", "svc"),
+    "linearsvc": Estimator("LinearSVC", "sklearn.svm", "linearsvc"),
+}
 SPACINGS: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
 
 
@@ -42,11 +47,12 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Parameters
     ----------
     text : str
-        Each model is a name of :data:`MODELS` (``zero_one`` is ``zero-one``), optionally followed
-        by ``:`` and ``key=value`` settings; further settings of the same model follow after ``,``
-        or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
+        Each model is a name of :data:`MODELS` (``zero_one`` is ``zero-one``) or ``svc`` or
+        ``linearsvc``, optionally followed by ``:`` and ``key=value`` settings; further settings of
+        the same model follow after ``,`` or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
     **common
-        Settings for every model that has them, unless the text says otherwise; None is passed over.
+        Settings for every model that has them, unless the text says otherwise; None is passed over,
+        and so is ``tol`` for models of scikit-learn.
 
     Returns
     -------
@@ -67,7 +73,7 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
         if "=" in head:
             settings = [head, *settings]
         else:
-            name = check_choice(head.replace("_", "-"), "a name in models", tuple(MODELS))
+            name = check_choice(head.replace("_", "-"), "a name in models", (*MODELS, *BASELINES))
             read.append((name, {}))
         if not read:
             raise DataError(
@@ -87,9 +93,13 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
             found[key] = value_of(value)
     models = []
     for name, own in read:
-        cls = MODELS[name].load()
+        cls = (MODELS | BASELINES)[name].load()
+        given = {key: value for key, value in common.items() if value is not None}
+        if name in BASELINES:
+            # Linear unless a kernel is named, the same at each call, and no gap for a tolerance.
+            given = {"kernel": "linear", "random_state": 0, **given, "tol": cls().tol}
         known = cls().get_params()
-        shared = {key: value for key, value in common.items() if key in known and value is not None}
+        shared = {key: value for key, value in given.items() if key in known}
         said = ", ".join(f"{key}={value}" for key, value in own.items())
         models.append((f"{name}({said})" if said else name, cls(**{**shared, **own})))
     return models

@@ -323,10 +323,12 @@ def collected(
     path: str | os.PathLike[str] | None,
     what: str,
     progress: bool,
+    *,
+    partial: bool = False,
     **how: Any,
 ) -> tuple[dict[str, Row], int, bool]:
-    """Do tasks under a progress bar; return the rows by key, the number of stored ones, and whether
-    all are there; warn if not.
+    """Do tasks under a progress bar; return the rows by key, those that a limit has cut short if
+    `partial`, the number of stored ones, and whether all are there; warn if not.
     """
     rows: dict[str, Row] = {}
     reused, size = 0, sum(len(task.keys) for task in tasks)
@@ -334,7 +336,7 @@ def collected(
     with progress_bar(progress, what, size) as advance, closing(run):
         try:
             for _, key, row, stored in run:
-                if not row.pop("_unfinished", False):
+                if not row.pop("_unfinished", False) or partial:
                     rows[key] = row
                     reused += stored
                     advance()

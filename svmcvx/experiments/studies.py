@@ -9,18 +9,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
 from svmcvx.catalogue import TOL
 from svmcvx.data import Features, check_choice, check_time_limit
-from svmcvx.datasets import Dataset, load
+from svmcvx.datasets import Dataset
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.experiments import fit
-from svmcvx.experiments.comparison import Models, Protocol, Rows, Split, Task, named_models
+from svmcvx.experiments.comparison import (
+    Models,
+    Protocol,
+    Rows,
+    Split,
+    Task,
+    grids,
+    named_models,
+    observed,
+    pair_of,
+    task,
+)
 from svmcvx.experiments.results import Study
-from svmcvx.experiments.selection import parameter_of
-from svmcvx.experiments.store import FAILED, Row, collected, fingerprint, plain
+from svmcvx.experiments.store import FAILED, Row, collected, plain
 from svmcvx.system.deadline import time_limited
 
 
@@ -40,50 +48,6 @@ def as_split(value: Any) -> Split:
             f"split must be a test share, a number of folds or a Split, got {value!r}"
         )
     return Split(folds=value) if isinstance(value, int) else Split(test_size=value)
-
-
-def piped(model: Any, protocol: Protocol, *, sparse: bool) -> Any:
-    """Return a model behind its preparation by the training part."""
-    steps = [
-        ("impute", None if sparse else fit.imputer(protocol.missing)),
-        ("scale", fit.scaler(protocol.scale, sparse=sparse)),
-    ]
-    steps = [step for step in steps if step[1] is not None]
-    whole = protocol.scale_by == "all" or fit.prepares_itself(model) or fit.is_pairwise(model)
-    if whole or not steps:
-        return clone(model)
-    return Pipeline([*steps, ("model", clone(model))])
-
-
-def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
-    """Return the grid of each model that is to be tuned."""
-    if tune is None:
-        return {}
-    if not isinstance(tune, Mapping):
-        raise DataTypeError(
-            f"tune must be a mapping, such as {{'C': [0.1, 1.0, 10.0]}}, got {tune!r}"
-        )
-    names = [name for name, _ in models]
-    if tune and all(_is_grid(value) for value in tune.values()):
-        return {
-            check_choice(name, "a model of tune", names): grid
-            for name, grid in tune.items()
-            if grid
-        }
-    found = {
-        name: {key: list(values) for key, values in tune.items() if parameter_of(model, key)}
-        for name, model in models
-    }
-    there = sorted({name for _, model in models for name in model.get_params()})
-    for key in tune.keys() - {key for grid in found.values() for key in grid}:
-        check_choice(key, "a parameter of tune", there)
-    return {name: grid for name, grid in found.items() if grid}
-
-
-def _is_grid(value: Any) -> bool:
-    several = isinstance(value, (list, tuple)) and len(value) > 0
-    each = value if several else [value]
-    return value is None or all(isinstance(part, Mapping) for part in each)
 
 
 def study(
@@ -207,11 +171,11 @@ def study(
     named = named_models(models)
     tuned, splits, limit = grids(named, tune), _splits(split), check_time_limit(time_limit)
     folder = None if proofs is None else Path(proofs)
-    tables = any(fit.prepares_itself(model) for _, model in named)
-    sets, left_out = _loaded(datasets, data_dir, protocol, splits, tables=tables)
+    sets, left_out = _loaded(datasets, data_dir, protocol, splits, named)
     for name in splits:
         check_choice(name, "a data set of split", ("default", *sets, *left_out))
-    work = tasks = list(_tasks(named, sets, tuned, protocol, folder))
+    how: Any = {"proofs": folder, "stored": store is not None}
+    work = tasks = list(_tasks(named, sets, tuned, protocol, **how))
     if store is not None:
         # Each process shuffles the tasks of a repeat differently: several processes on one store
         # then seldom run the same task.
@@ -225,7 +189,7 @@ def study(
             return True
         return bool(row["proof"]) and (folder / row["proof"]).is_dir()
 
-    how: Any = {"backend": backend, "n_jobs": n_jobs, "usable": usable}
+    how = {"backend": backend, "n_jobs": n_jobs, "usable": usable}
     how["again"] = retry_failed or folder is not None
     with time_limited(limit):
         found, reused, complete = collected(tasks, store, "tasks", progress, **how)
@@ -264,17 +228,19 @@ def _splits(split: Any) -> dict[str, Split]:
 
 
 def _loaded(
-    datasets: Any, data_dir: Any, protocol: Protocol, splits: Mapping[str, Split], *, tables: bool
+    datasets: Any,
+    data_dir: Any,
+    protocol: Protocol,
+    splits: Mapping[str, Split],
+    models: Sequence[tuple[str, Any]],
 ) -> tuple[dict[str, _Prepared], dict[str, str]]:
-    """Load and split all data sets; return those that can be used, and why the others cannot.
-
-    `tables` says whether pipelines are among the models.
-    """
+    """Load and split all data sets; return those that can be used, and why the others cannot."""
     if isinstance(datasets, (str, Dataset)):
         datasets = [datasets]
     if not isinstance(datasets, (Mapping, Iterable)):
         raise DataTypeError(f"datasets must be a sequence of names or a mapping, got {datasets!r}")
-    given = datasets.items() if isinstance(datasets, Mapping) else ((_name(d), d) for d in datasets)
+    names = ((_name(one, place), one) for place, one in enumerate(datasets, 1))
+    given = datasets.items() if isinstance(datasets, Mapping) else names
     found: dict[str, _Prepared] = {}
     left_out: dict[str, str] = {}
     for name, one in ((str(label), one) for label, one in given):
@@ -283,33 +249,30 @@ def _loaded(
                 f"datasets names {name!r} twice; pass a mapping with names of their own"
             )
         try:
-            one = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
-            X, y = (one.X, one.y) if isinstance(one, Dataset) else one
-            data = fit.observations(X, y, protocol.missing)
+            data = observed(*pair_of(one, data_dir), protocol.missing, models)
             numbers, split = data.numbers, splits.get(name, splits["default"])
-            if isinstance(numbers, DataError) and not tables:
-                raise numbers
-            if protocol.scale_by == "all":
-                numbers = data.prepared(protocol.scale, protocol.missing)
+            if protocol.scale_by == "all" and not isinstance(numbers, DataError):
+                for _, step in fit.preparation(protocol.scale, protocol.missing, data.table):
+                    numbers = step.fit_transform(numbers)
             seeds = range(protocol.seed, protocol.seed + protocol.repeats)
             parts = [list(split.parts(data.labels, seed)) for seed in seeds]
             found[name] = _Prepared(data, numbers, split, parts)
         except (SvmcvxError, OSError) as error:
+            if not isinstance(one, (str, os.PathLike, Dataset, tuple, list)):
+                raise  # it is no data set at all
             left_out[name] = " ".join(str(error).split())
-        except (TypeError, ValueError) as error:
-            raise DataTypeError(
-                f"datasets must hold names, data sets or pairs (X, y); {name} is none ({error})"
-            ) from None
     if not found:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise DataError(f"no data set can be used: {reasons or 'datasets is empty'}")
     return found, left_out
 
 
-def _name(data: Any) -> str:
+def _name(data: Any, place: int) -> str:
     if isinstance(data, Dataset):
         return data.name
-    return Path(data).stem if Path(str(data)).exists() else str(data)
+    if not isinstance(data, (str, os.PathLike)):
+        return f"data set {place}"
+    return Path(data).stem if Path(data).exists() else str(data)
 
 
 def _tasks(
@@ -317,25 +280,16 @@ def _tasks(
     sets: Mapping[str, _Prepared],
     tuned: Mapping[str, Any],
     protocol: Protocol,
-    proofs: Path | None,
+    **how: Any,
 ) -> Iterator[Task]:
     """Yield the tasks by repeat: the first ones are a fair sample for the estimate of the time."""
     for repeat in range(protocol.repeats):
-        # The key does not contain the names of models and data sets, nor the number of repeats.
+        # A key does not contain the number of repeats.
         settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
         for dataset, one in sets.items():
             for fold, split in enumerate(one.parts[repeat]):
+                place = f"{fit.file_stem(dataset)}/repeat-{repeat}-fold-{fold}"
                 for name, model in named:
-                    estimator = piped(model, protocol, sparse=one.data.sparse)
-                    grid = tuned.get(name)
-                    parts = (estimator, grid, settings, one.data.digest_for(model), *split)
-                    key = fingerprint("study", *parts)
                     names = {"dataset": dataset, "model": name, "repeat": repeat, "fold": fold}
-                    place = f"{fit.file_stem(dataset)}/repeat-{repeat}-fold-{fold}"
-                    if fit.prepares_itself(model):
-                        # The pipeline of a user may transform the features.
-                        place = f"{place}/{fit.file_stem(name)}"
-                    seen = (one.data.seen_by(model, one.numbers), one.data.labels)
-                    yield Task(
-                        names, estimator, grid, *seen, *split, protocol, (key,), proofs, place
-                    )
+                    seen = (one.data, one.numbers, split, settings, place)
+                    yield task(names, model, tuned.get(name), *seen, **how)

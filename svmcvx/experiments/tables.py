@@ -126,6 +126,13 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
     return text
 
 
+def plain_text(table: pd.DataFrame) -> str:
+    """Return a table as lines of text."""
+    shown = texts(table).replace({"✓": "yes", "✗": "no"})
+    left = sum(name in ("model", "params") for name in shown)
+    return "\n".join(display.aligned([*map(str, shown)], shown.to_numpy().tolist(), left))
+
+
 # HTML
 
 

@@ -88,9 +88,8 @@ def decision_regions(
         )
     codes, classes = _classes(classifier, y, points.shape[0])
     names = _feature_names(classifier, X, feature_names)
-    support = np.asarray(
-        getattr(classifier, "support_", getattr(classifier, "support", ())), dtype=np.intp
-    )
+    _, last = getattr(classifier, "steps", [("", classifier)])[-1]
+    support = np.asarray(getattr(last, "support_", getattr(last, "support", ())), dtype=np.intp)
     if support.size and support.max() >= points.shape[0]:
         raise DataError(
             f"the model rests on observation {support.max()}, X has {points.shape[0]} rows; pass"

@@ -112,6 +112,20 @@ def test_compare_prints_the_numbers_of_the_function(run, width):
     assert width == 70 or max(map(len, out.splitlines()[:6])) <= width
 
 
+def test_a_baseline_is_tuned_beside_the_package_s_models(run):
+    line = "compare blobs --models psvm,svc --kernel rbf --tune C=0.1,1 --cv 3 --seed 1"
+    code, out, _ = run(f"{line} --json t.json")
+    assert code == 0
+    data = datasets.load("blobs")
+    models = {"psvm": sx.PSVMClassifier(kernel="rbf"), "svc": SVC(random_state=0)}
+    found = sx.compare(models, data, tune={"C": [0.1, 1.0]}, cv=3, seed=1)
+    for row, own in zip(content()["rows"], found.itertuples(), strict=True):
+        assert (row["params"], row["upper"]) == (own.params, own.upper)
+        assert f"C={own.params['C']:g}" in out.split()
+    code, out, _ = run("select blobs --model svc --grid C=0.1,1 --json t.json")
+    assert (code, content()["best"]["certificates"]) == (0, [])
+
+
 def test_the_demo_writes_a_picture_and_json(run, tmp_path):
     line = "compare moons --models psvm:p=1.5 --kernel rbf --C 2 --plot p.png --json t.json"
     assert run(line)[0] == 0
@@ -187,6 +201,7 @@ def test_warnings_about_a_table_are_lines(run):
     )
     assert "30 × 3" in out
     assert "40 × 3" in run(f"{line} --target y --drop id --missing median")[1]
+    assert "40 × 1" in run(f"{line} --target y --drop id,colour")[1]
 
 
 def test_a_limit_of_everything_names_the_models_that_had_no_time(run):

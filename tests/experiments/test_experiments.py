@@ -1,5 +1,4 @@
 import math
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,16 +10,16 @@ from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import svmcvx as sx
+from svmcvx.display import interval
 from svmcvx.errors import DataTypeError
 from svmcvx.experiments import parse_models
-from svmcvx.experiments.comparison import Comparison
 from svmcvx.experiments.fit import conventions, exact_scores
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.tables import interval_text, latex_frame, with_intervals
@@ -86,13 +85,12 @@ def test_models_of_scikit_learn_stand_beside_ours_with_their_intervals():
 def test_of_several_binary_problems_the_row_has_the_interval_of_their_sum():
     X3, y3 = load_iris(return_X_y=True)
     model = SVC(kernel="linear", tol=1e-7)
-    rows = []
-    sx.compare({"svc": model}, X3, y3, split=0.0, scale="none", callback=rows.append)
+    table = sx.compare({"svc": model}, X3, y3, split=0.0, scale="none")
     own = sx.certify(model.fit(X3, y3), X3, y3)
-    assert [rows[0][name] for name in ("lower", "upper", "gap")] == [own.lower, own.upper, own.gap]
-    assert "interval of the sum of 3 binary problems" in rows[0]["note"]
-    each = [one.upper for one in own.parts.values()]
-    assert [one["upper"] for one in rows[0]["certificates"]] == each
+    assert table.loc[0, ["lower", "upper", "gap"]].tolist() == [own.lower, own.upper, own.gap]
+    assert "interval of the sum of 3 binary problems" in table.loc[0, "note"]
+    uppers = [one["upper"] for one in table.certificates["svc"]]
+    assert uppers == [one.upper for one in own.parts.values()]
 
 
 def raw_table(n=80):
@@ -168,15 +166,13 @@ def test_missing_values_are_the_matter_of_the_models_without_a_pipeline(tmp_path
     assert filled["certified"].all()
     # The mean of the pipeline's imputer is not the median.
     assert filled.loc["pipe", "upper"] == refused.loc["pipe", "upper"]
-    assert Comparison(models, numbers, y, missing="median", store=store).X_train.shape[0] == 56
     sparse = sp.coo_array(numbers.to_numpy(float))
     for given in (numbers, sparse, sparse.tocsc()):
-        dropped = Comparison(models, given, y, missing="drop")
-        assert dropped.y_train.size + dropped.y_test.size == 79
-    assert (
-        sx.compare(models, numbers, y, missing="median", store=store)["seconds"].tolist()
-        == filled["seconds"].tolist()
-    )
+        dropped = sx.compare(models, given, y, missing="drop")
+        assert dropped.part.y.size + dropped.part.y_test.size == 79
+    again = sx.compare(models, numbers, y, missing="median", store=store)
+    assert (again.reused, again.part.X.shape[0]) == (2, 56)
+    assert again["seconds"].tolist() == filled["seconds"].tolist()
 
 
 def test_metrics_are_columns_and_models_that_predict_one_class_are_told():
@@ -249,7 +245,13 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
     [
         ({"models": []}, "models is empty"),
         ({"models": [sx.PSVMClassifier]}, "pass instances"),
-        ({"models": ["psvm"]}, "pass instances"),
+        ({"models": ["svm"]}, "a name in models must be one of 'psvm'"),
+        ({"models": [5]}, "pass instances"),
+        ({"y": None}, "must be the name of a data set, .* got a ndarray"),
+        ({"X": pd.DataFrame(X), "y": None}, "got a DataFrame; .* pass svmcvx.datasets.load"),
+        ({"X": "nothing", "y": None}, "no data set is called 'nothing'"),
+        ({"tune": [1]}, "tune must be a mapping"),
+        ({"tune": {"c": [1]}}, "a parameter of tune must be one of"),
         ({"scale": "log"}, "scale must be one of"),
         ({"split": 1.0}, "split must be"),
         ({"split": 0.999}, "the split cannot be made"),
@@ -269,15 +271,19 @@ def test_bad_arguments(keywords, message):
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatch):
     store = tmp_path / "rows.sqlite"
 
-    def interrupt(row):
-        if row["model"] == "squared":
-            raise KeyboardInterrupt
+    genuine = sx.PSVMClassifier.fit
 
-    with pytest.raises(KeyboardInterrupt):
-        sx.compare(MODELS, X, Y, store=store, callback=interrupt)
+    def interrupted(self, *arguments):
+        if self.p == 1.5:
+            raise KeyboardInterrupt
+        return genuine(self, *arguments)
+
+    monkeypatch.setattr(sx.PSVMClassifier, "fit", interrupted)
+    with pytest.warns(UserWarning, match="interrupted after 2 of 3 models"):
+        table = sx.compare(MODELS, X, Y, store=store)
+    assert (table["model"].tolist(), table.complete) == (["hinge", "squared"], False)
     assert len(Store(store)) == 2
     fits = []
-    genuine = sx.PSVMClassifier.fit
     monkeypatch.setattr(
         sx.PSVMClassifier,
         "fit",
@@ -285,6 +291,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatc
     )
     table = sx.compare(MODELS, X, Y, store=store)
     assert fits == [1.5]
+    assert (table.complete, table.reused) == (True, 2)
     assert table["certified"].all()
     assert table["model"].tolist() == list(MODELS)
     sx.compare(MODELS, X, Y, store=store)
@@ -309,6 +316,49 @@ def test_models_can_be_written_as_text():
     assert named[2][1].kernel == "rbf"
     assert math.isinf(parse_models("psvm:C=inf")[0][1].C), "the hard margin"
     assert isinstance(parse_models("zero_one:lam=2")[0][1], sx.ZeroOneSVMClassifier)
+    common = {"C": 2.0, "kernel": None, "tol": 1e-9}
+    (_, svc), (_, rbf), (_, linear) = parse_models("svc,svc:kernel=rbf,linearsvc:C=5", **common)
+    assert (svc.kernel, svc.C, svc.tol) == ("linear", 2.0, SVC().tol)
+    assert (rbf.kernel, linear.C, linear.random_state) == ("rbf", 5, 0)
+    assert parse_models("svc", kernel="poly")[0][1].kernel == "poly"
+
+
+def test_models_and_data_may_be_names_and_the_table_prints_its_numbers():
+    data = sx.datasets.load("iris")
+    table = sx.compare("psvm:p=2,svc", "iris")
+    models = {"psvm(p=2)": sx.PSVMClassifier(p=2), "svc": SVC(kernel="linear", random_state=0)}
+    for given in (data, (data.X, data.y)):
+        other = sx.compare(models, given)
+        assert other.drop(columns="seconds").equals(table.drop(columns="seconds"))
+    lines = repr(table).splitlines()
+    names = ["model", "lower", "upper", "gap", "certified", "accuracy", "n_support", "seconds"]
+    assert lines[0].split() == names
+    for row, line in zip(table.itertuples(), lines[1:], strict=False):
+        lower, upper = interval(row.lower, row.upper, 10)
+        cells = [lower, upper, f"{row.gap:.1e}", "yes" if row.certified else "no"]
+        assert line.split()[:6] == [row.model, *cells, f"{row.accuracy:.4f}"]
+    assert lines[-1] == "psvm(p=2), svc: linear, free intercept, losses summed"
+    assert "accuracy" not in repr(table[["model", "gap"]])
+
+
+def test_a_tuned_comparison_is_a_search_in_the_training_part():
+    grid = {"C": [0.01, 0.1, 1.0]}
+    models = {"squared": sx.PSVMClassifier(p=2.0), "svc": SVC(kernel="linear"), "odm": "odm"}
+    table = sx.compare(models, X, Y, tune=grid, cv=3, seed=2).set_index("model")
+    X_train, X_test, y_train, y_test = train_test_split(
+        X, Y, test_size=0.3, random_state=2, stratify=Y
+    )
+    for name in ("squared", "svc"):
+        folds = StratifiedKFold(3, shuffle=True, random_state=2)
+        pipe = Pipeline([("scale", StandardScaler()), ("model", models[name])])
+        found = GridSearchCV(pipe, {"model__C": grid["C"]}, cv=folds).fit(X_train, y_train)
+        assert table.loc[name, "params"] == {"C": found.best_params_["model__C"]}
+        assert table.loc[name, "accuracy"] == found.score(X_test, y_test)
+        assert table.loc[name, "tuning_fits"] == 9
+    assert table.loc["squared", "tuning_certified"] == 9
+    assert (table.loc["odm", "params"], table.loc["odm", "tuning_fits"]) == ({}, 0)
+    one = sx.compare(models, X, Y, tune={"svc": grid}, cv=3).set_index("model")
+    assert one["tuning_fits"].tolist() == [0, 9, 0]
 
 
 @pytest.mark.parametrize(
@@ -335,15 +385,12 @@ def test_what_every_optimal_machine_scores_stands_in_the_table():
         "conic": sx.ConicSVMClassifier(),
         "svc": SVC(),
     }
-    comparison = Comparison(models, X, Y, guarantee=True, refit=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        list(comparison.run())
-    table = comparison.frame().set_index("model")
+    comparison = sx.compare(models, X, Y, guarantee=True, return_estimator=True)
+    table, part = comparison.set_index("model"), comparison.part
     for name in ("hinge", "loose"):
-        fitted = comparison.fitted[name]
-        fitted.guarantee(comparison.X_train, comparison.y_train)
-        interval = fitted.score_interval(comparison.X_test, comparison.y_test)
+        scaler, fitted = comparison.estimators[name]
+        fitted.guarantee(scaler.transform(part.X), part.y)
+        interval = fitted.score_interval(scaler.transform(part.X_test), part.y_test)
         # What the gap of the loose fit leaves open is decided by a smaller one.
         assert interval.is_number == (name == "hinge")
         assert table.loc[name, "accuracy_lower"] == table.loc[name, "accuracy_upper"]
