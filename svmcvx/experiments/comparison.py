@@ -550,7 +550,7 @@ def compare(
     how = {"backend": backend, "n_jobs": n_jobs, "again": again, "usable": lambda row: not again}
     with time_limited(limit) as deadline:
         found, reused, complete = collected(tasks, store, "models", progress, partial=True, **how)
-        late = deadline.passed()
+        late = deadline.remaining == 0
     note = "the time limit left no time for this model"
     for one in tasks if late else ():
         unfitted = {"status": str(Status.TIME_LIMIT), "note": note, "seconds": 0.0}
