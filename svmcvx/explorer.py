@@ -109,10 +109,9 @@ class Slider:
 
 
 def sliders_of(
-    model: CertifiedClassifier, values: Mapping[str, Sequence[Any]] | None, gamma: float
+    own: Mapping[str, Any], model: Any, values: Mapping[str, Sequence[Any]] | None
 ) -> tuple[Slider, ...]:
     """Return the sliders of the given values, or of two parameters of the formulation's paths."""
-    own = {**model.get_params(deep=False), "gamma": gamma}
     if values is None:
         names, few = _varied(model, own)[:2], _searches(model)
         values = {name: _default(name, own[name], few=few or name != names[0]) for name in names}
@@ -237,11 +236,14 @@ class Explorer(ShortRepr):
         left, right, bottom, top = self.limits
         lines = np.meshgrid(np.linspace(left, right, GRID[0]), np.linspace(bottom, top, GRID[1]))
         self._grid = self.plane.points(np.stack([line.ravel() for line in lines], axis=1))
-        gamma = 1.0
-        if "gamma" in self.model.get_params(deep=False):
-            kernel: Any = as_kernel("rbf", gamma=self.model.gamma)
-            gamma = float(kernel.resolve(self.X).gamma)
-        self.sliders = sliders_of(self.model, values, gamma)
+        own = self.model.get_params(deep=False)
+        if "gamma" in own:
+            kernel: Any = as_kernel("rbf", gamma=own["gamma"])
+            own["gamma"] = float(kernel.resolve(self.X).gamma)
+        # The weight of a mean loss that is None is the number of rows.
+        n = float(self.X.shape[0])
+        own |= {name: n for name in ("C", "C1", "C2") if own.get(name, n) is None}
+        self.sliders = sliders_of(own, self.model, values)
         self.settings = {s.name: s.values[s.start] for s in self.sliders}
         self._views: dict[tuple[Any, ...], View] = {}
 

@@ -217,16 +217,37 @@ class CertifiedClassifier(_Fitted):
         """Solve the formulation on training data; Ctrl-C raises KeyboardInterrupt, and the best
         point so far stays in ``solution_``.
         """
+        data = None
         with time_limited(None) as deadline:
             if not isinstance(X, np.ndarray) and in_blocks(X):
                 self._fit_blocks(X, y, sample_weight)
             else:
-                self._fit(self._training_data(X, y, sample_weight))
+                data = self._training_data(X, y, sample_weight)
+                self._fit(data)
             if deadline.interrupt_requested.is_set():
                 raise KeyboardInterrupt
         if self._warning is not None:
             warnings.warn(self._warning, ConvergenceWarning, stacklevel=2)
+        elif data is not None and (label := self._only_class(data)) is not None:
+            warnings.warn(
+                f"{type(self).__name__} predicts one class only, {label!r}, on its training data:"
+                " give the losses more weight, scale the columns, or pass class_weight='balanced'",
+                stacklevel=2,
+            )
         return self
+
+    def _only_class(self, data: TrainingData) -> Any:
+        """Return the label that all predictions for the training data name; None if there are two,
+        as most often for the first rows of each class.
+        """
+        codes: Any = self._codes
+        found: set[Any] = set()
+        starts = range(0, codes.size, 1000)
+        for rows in (np.unique(codes, return_index=True)[1], *(slice(k, k + 1000) for k in starts)):
+            found.update(self.model_.predict(data.X[rows]).tolist())
+            if len(found) > 1:
+                return None
+        return found.pop()
 
     def _fit_blocks(self, X: Any, y: Any, sample_weight: Any) -> None:
         entry = find(self._stated_as())

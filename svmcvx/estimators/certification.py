@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC, NuSVC
@@ -467,9 +466,8 @@ def _certify_for(
     """Return a model's certificate for an estimator's problem, bounded by its fit."""
     if isinstance(model, KernelModel) and getattr(estimator, "kernel", None) is None:
         estimator.set_params(kernel=model.kernel)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate has the gap
-        solution = estimator.fit(X, y, sample_weight).solution_
+    plain = estimator._training_data(X, y, sample_weight)
+    solution = estimator._fit(plain).solution_
     name, kind, lower = type(estimator).__name__, solution.certificate.kind, None
     if solution.parts:
         raise DataError(
@@ -482,7 +480,6 @@ def _certify_for(
             f"{name} has found no lower bound of this problem, which is not convex; its search"
             " proves one on fewer rows, or with a larger time_limit"
         )
-    plain = estimator._training_data(X, y, sample_weight)
     data = weighed(plain, estimator.class_weight_)
     if model.classes.tolist() != data.labels.classes.tolist():
         raise DataError(

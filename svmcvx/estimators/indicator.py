@@ -56,7 +56,7 @@ class ZeroOneSVMClassifier(_Searched):
     --------
     >>> import svmcvx as sx
     >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
-    >>> sx.ZeroOneSVMClassifier(lam=1.0).fit(X, y).certificate_.is_certified(1e-6)
+    >>> sx.ZeroOneSVMClassifier(lam=10.0).fit(X, y).certificate_.is_certified(1e-6)
     True
     """
 

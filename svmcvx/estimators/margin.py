@@ -12,6 +12,7 @@ from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import estimator
 from svmcvx.estimators.binary import BinaryClassifier
+from svmcvx.estimators.request import TrainingData
 from svmcvx.formulations.margin import AbsoluteNormSVM, check_intercept
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ class PSVMClassifier(BinaryClassifier):
         from svmcvx.formulations.margin_problems import l1_svm
 
         return l1_svm
+
+    def _only_class(self, data: TrainingData) -> Any:
+        codes: Any = self._codes
+        losses = self.solution_.terms.get("losses", math.inf)
+        if losses < math.inf and not self._hard():
+            # Each row of a class that is never predicted has a loss of at least C times its weight.
+            least = (self.class_weight_ * np.bincount(codes, data.sample_weight)).min()
+            if losses < self.C * least * (1.0 - 1e-9):
+                return None
+        return super()._only_class(data)
 
     def _hard(self) -> bool:
         return isinstance(self.C, (int, float, np.floating)) and float(self.C) == math.inf

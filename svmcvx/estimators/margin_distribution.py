@@ -16,9 +16,11 @@ class ODMClassifier(BinaryClassifier):
 
     Parameters
     ----------
-    C1, C2 : float
-        Weights of the mean squared deviation of margins below and above the band, positive; 1 by
-        default.
+    C1, C2 : float, optional
+        Weights of the mean squared deviation of margins below and above the band, positive. By
+        default the sum of the observations' weights (n without weights), by which the deviations
+        are summed, as the losses of an SVM; [ZhangZhou] tries 1 to 1024. Far smaller ones leave
+        machines that predict one class.
     D : float
         Half-width of the band, in [0, 1); 0.1 by default.
 
@@ -35,8 +37,8 @@ class ODMClassifier(BinaryClassifier):
 
     _formulation: ClassVar[str] = "odm"
 
-    C1: float = 1.0
-    C2: float = 1.0
+    C1: float | None = None
+    C2: float | None = None
     D: float = 0.1
     intercept: bool | str = True
 
@@ -53,8 +55,9 @@ class ODMLClassifier(BinaryClassifier):
     lam1, lam2 : float
         Weights of the variance and the mean of the margins, not negative; 1/16 by default, the
         middle of the range that [ZhangZhou] searches.
-    C : float
-        Weight of the mean hinge loss, positive; 10 by default ([ZhangZhou] tries 10, 50 and 100).
+    C : float, optional
+        Weight of the mean hinge loss, positive. By default the sum of the observations' weights (n
+        without weights), by which the losses are summed; [ZhangZhou] tries 10, 50 and 100.
 
     Examples
     --------
@@ -71,5 +74,5 @@ class ODMLClassifier(BinaryClassifier):
 
     lam1: float = 0.0625
     lam2: float = 0.0625
-    C: float = 10.0
+    C: float | None = None
     intercept: bool | str = True

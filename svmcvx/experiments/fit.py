@@ -289,7 +289,9 @@ def fit_row(
         if isinstance(part.X, Exception):
             raise part.X
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
+            # The row has the gap, and a note.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", message=f".* {ONE_CLASS}")
             fitted = fit()
     except OutOfTime:
         row |= {"status": str(Status.TIME_LIMIT), "note": "the time limit left no time"}

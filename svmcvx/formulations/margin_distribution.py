@@ -96,6 +96,7 @@ from svmcvx.certificate.bounded import (
     where,
 )
 from svmcvx.certificate.exactly import grid_exponent
+from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, LossStatement, RecoveredPoints
@@ -135,6 +136,16 @@ def multipliers(
 
 def _deviations(u: Any, D: Any) -> tuple[Any, Any]:
     return positive_part(1.0 - D - u), positive_part(u - (1.0 + D))
+
+
+def mean_weights(space: Any, **given: float | None) -> tuple[float, ...]:
+    """Return weights of mean losses, checked; for None the sum of the observations' weights, by
+    which the losses are summed.
+    """
+    return tuple(
+        space.data.total_weight if value is None else check_number(value, name)
+        for name, value in given.items()
+    )
 
 
 def _share(share: Any, like: Any) -> Any:

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
-from svmcvx.data import check_choice, check_numbers
+from svmcvx.data import check_choice, check_number, check_numbers
 from svmcvx.formulations.base import bound_space
-from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin
+from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin, mean_weights
 from svmcvx.formulations.problem import (
     FormulationProblem,
     builder,
@@ -49,8 +49,8 @@ def odm_primal(
     X: Any,
     y: Any,
     *,
-    C1: float = 1.0,
-    C2: float = 1.0,
+    C1: float | None = None,
+    C2: float | None = None,
     D: float = 0.1,
     kernel: KernelLike = None,
     intercept: bool | str = False,
@@ -68,9 +68,10 @@ def odm_primal(
 
     Parameters
     ----------
-    C1, C2 : float
-        Weights of the mean squared deviation of margins below and above the band, positive; 1 by
-        default. The cvxpy parameters ``problem.C1`` and ``problem.C2``.
+    C1, C2 : float, optional
+        Weights of the mean squared deviation of margins below and above the band, positive. By
+        default the sum of the observations' weights (n without weights), by which the deviations
+        are summed, as the losses of an SVM. The cvxpy parameters ``problem.C1``, ``problem.C2``.
     D : float
         Half-width of the band around the margin 1 inside which deviations cost nothing, 0 ≤ D < 1;
         0.1 by default. The cvxpy parameter ``problem.D``.
@@ -91,8 +92,9 @@ def odm_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    C1, C2, D = check_numbers(C1=C1, C2=C2, D=D)
+    D = check_number(D, "D")
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
+    C1, C2 = mean_weights(space, C1=C1, C2=C2)
     statement = ODM(space, C1, C2, D)
     L, n = statement.space.factor, statement.y.size
     require_conic_memory(L, "ODM primal")
@@ -121,8 +123,8 @@ def odm_dual(
     X: Any,
     y: Any,
     *,
-    C1: float = 1.0,
-    C2: float = 1.0,
+    C1: float | None = None,
+    C2: float | None = None,
     D: float = 0.1,
     kernel: KernelLike = None,
     form: str = "signed",
@@ -165,8 +167,9 @@ def odm_dual(
     (0, True)
     """
     check_choice(form, "form", FORMS)
-    C1, C2, D = check_numbers(C1=C1, C2=C2, D=D)
+    D = check_number(D, "D")
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
+    C1, C2 = mean_weights(space, C1=C1, C2=C2)
     statement = ODM(space, C1, C2, D)
     n, c = statement.y.size, statement.share
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
@@ -244,7 +247,7 @@ def odml_primal(
     *,
     lam1: float = 0.0625,
     lam2: float = 0.0625,
-    C: float = 10.0,
+    C: float | None = None,
     kernel: KernelLike = None,
     intercept: bool | str = False,
     sample_weight: Any = None,
@@ -265,8 +268,9 @@ def odml_primal(
     lam1, lam2 : float
         Weights of the variance and the mean of the margins, not negative; 1/16 by default. The
         cvxpy parameters ``problem.lam1`` and ``problem.lam2``.
-    C : float
-        Weight of the mean hinge loss, positive; 10 by default. The cvxpy parameter ``problem.C``.
+    C : float, optional
+        Weight of the mean hinge loss, positive. By default the sum of the observations' weights (n
+        without weights), by which the losses are summed. The cvxpy parameter ``problem.C``.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the observations in mean, variance and loss; only their ratios
         matter.
@@ -285,8 +289,9 @@ def odml_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    lam1, lam2, C = check_numbers(lam1=lam1, lam2=lam2, C=C)
+    lam1, lam2 = check_numbers(lam1=lam1, lam2=lam2)
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
+    (C,) = mean_weights(space, C=C)
     statement = ODML(space, lam1, lam2, C)
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
         statement, "ODML primal"
@@ -310,7 +315,7 @@ def odml_dual(
     *,
     lam1: float = 0.0625,
     lam2: float = 0.0625,
-    C: float = 10.0,
+    C: float | None = None,
     kernel: KernelLike = None,
     intercept: bool | str = False,
     sample_weight: Any = None,
@@ -348,8 +353,9 @@ def odml_dual(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    lam1, lam2, C = check_numbers(lam1=lam1, lam2=lam2, C=C)
+    lam1, lam2 = check_numbers(lam1=lam1, lam2=lam2)
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
+    (C,) = mean_weights(space, C=C)
     statement = ODML(space, lam1, lam2, C)
     C_parameter = cp.Parameter(pos=True, name="C", value=C)
     lam2_parameter = cp.Parameter(nonneg=True, name="lam2", value=lam2)

@@ -205,7 +205,7 @@ def test_models_are_shown_in_one_line(solution, several):
 
 
 def test_statements_proofs_and_margins_are_shown_without_their_arrays(solution, tmp_path):
-    shown = repr(sx.odm_dual(X, Y, kernel="rbf").formulation)
+    shown = repr(sx.odm_dual(X, Y, C1=1.0, C2=1.0, kernel="rbf").formulation)
     assert shown.startswith("ODM(C1=1, C2=1, D=0.1, ")
     assert "40 × 3" in shown
     assert "array" not in shown

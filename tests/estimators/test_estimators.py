@@ -17,6 +17,7 @@ import svmcvx.data as data_room
 import svmcvx.estimators.base as base_room
 from svmcvx.catalogue import CATALOGUE, find
 from svmcvx.estimators.request import choose
+from svmcvx.model import Model
 from svmcvx.solve import backends
 from svmcvx.system import clock
 from tests.conftest import make_data
@@ -149,6 +150,62 @@ def test_precomputed_kernels_are_sliced_in_cross_validation():
         for kernel, data in kernels.items()
     )
     assert np.allclose(first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"])
+
+
+def rare(n=120, seed=0):
+    """Two overlapping clouds, of which one has a tenth of the rows."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1], [9 * n // 10, n // 10])
+    return rng.standard_normal((n, 3)) + 0.5 * y[:, None], y
+
+
+ONE_CLASS = [
+    sx.PSVMClassifier(C=1e-3),
+    sx.PSVMClassifier(C=1e-3, p=2.0, kernel="rbf"),
+    sx.ODMClassifier(C1=1.0, C2=1.0, kernel="rbf"),
+    sx.ODMLClassifier(C=1.0),
+    sx.M3SVMClassifier(lam=1e3),
+    sx.MulticlassSVMClassifier(lam=1e6),
+    sx.ConicSVMClassifier(lam=1e-3),
+]
+
+
+@pytest.mark.parametrize("estimator", ONE_CLASS, ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_machine_that_predicts_one_class_of_its_training_data_warns(estimator, weighted):
+    data, labels = rare()
+    weight = np.linspace(0.5, 1.0, labels.size) if weighted else None
+    with pytest.warns(UserWarning, match="predicts one class only, 0, on its training data: "):
+        fitted = clone(estimator).fit(data, labels, weight)
+    assert fitted.certificate_.is_certified(1e-6)
+    assert set(fitted.predict(data).tolist()) == {0}
+
+
+def test_a_class_without_weight_is_not_missed_in_the_predictions():
+    data, labels = rare()
+    with pytest.warns(
+        UserWarning, match="sample_weight is zero for every observation of 2"
+    ) as seen:
+        sx.PSVMClassifier(C=1e3, kernel="rbf").fit(
+            np.vstack([data, data[:2]]), [*labels, 2, 2], [1.0] * labels.size + [0.0] * 2
+        )
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_that_it_predicts_several_classes_is_seen_in_few_rows(monkeypatch, classes):
+    rng, rows = np.random.default_rng(0), []
+    y = np.arange(3000) % classes
+    data = rng.standard_normal((y.size, 3)) + 4.0 * np.eye(classes, 3)[y] + y[:, None]
+    predict = Model.predict
+    monkeypatch.setattr(
+        Model, "predict", lambda self, X: rows.append(X.shape[0]) or predict(self, X)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sx.PSVMClassifier(p=2.0).fit(data, y)
+        sx.ODMClassifier().fit(data, y)
+    assert sum(rows) <= 2 * classes
 
 
 ALL = [entry.estimator.load()() for entry in CATALOGUE.values() if entry.estimator]

@@ -63,6 +63,13 @@ def test_a_page_shows_what_a_fit_gives(rows, labels, model, values):
             assert data["reasons"][answer["reason"]]
 
 
+def test_a_weight_that_is_the_number_of_rows_has_a_slider_around_it():
+    explorer = sx.explore(X, Y, sx.ODMClassifier())
+    assert explorer.settings == {"C1": len(X), "C2": len(X)}
+    own = sx.ODMClassifier().fit(X, Y).solution_
+    assert explorer.view.solution.hyperparameters == own.hyperparameters
+
+
 def test_no_label_ends_the_script_of_a_page(tmp_path):
     label = "</script><b> <!--<script> ]]> \u2028"
     labels = np.where(Y == "yes", label, "no")

@@ -61,7 +61,13 @@ from svmcvx.fast.linear.newton import (
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution import ODM, ODML, dual_objective, objective
+from svmcvx.formulations.margin_distribution import (
+    ODM,
+    ODML,
+    dual_objective,
+    mean_weights,
+    objective,
+)
 from svmcvx.kernels import KernelLike
 from svmcvx.numerical import NewtonStep, conjugate_gradients, estimated_rounding, newton
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
@@ -93,8 +99,8 @@ def odm(
     X: Any,
     y: Any,
     *,
-    C1: float = 1.0,
-    C2: float = 1.0,
+    C1: float | None = None,
+    C2: float | None = None,
     D: float = 0.1,
     kernel: KernelLike = None,
     intercept: bool | str = False,
@@ -156,11 +162,12 @@ def odm(
     settings = checked_settings(settings, ODMSettings)
     limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     rule = intercept_kind(intercept, own="penalised")
-    C1, C2, D = check_numbers(C1=C1, C2=C2, D=D)
+    D = check_number(D, "D")
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
         rows = block_space(X, y, sample_weight, intercept=rule)
         if not rows.small:
+            C1, C2 = mean_weights(rows, C1=C1, C2=C2)
             return solve_in_blocks(
                 ODM(rows, C1, C2, D),
                 rows,
@@ -181,6 +188,7 @@ def odm(
         indefinite=indefinite,
         keep_gram=data.n <= largest,
     )
+    C1, C2 = mean_weights(space, C1=C1, C2=C2)
     statement = ODM(space, C1, C2, D)
     if method == "blocks" and not space.blockwise:
         raise DataError(
@@ -223,7 +231,7 @@ def odml(
     *,
     lam1: float = 0.0625,
     lam2: float = 0.0625,
-    C: float = 10.0,
+    C: float | None = None,
     kernel: KernelLike = None,
     intercept: bool | str = False,
     sample_weight: Any = None,
@@ -272,14 +280,15 @@ def odml(
     settings = checked_settings(settings, ODMLSettings)
     limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     lam1, lam2 = check_numbers(lam1=lam1, lam2=lam2)
-    C = check_number(
-        check_number(C, "C"), "C", "[1e-300, inf)", why="a smaller weight of the losses underflows"
-    )
+    if C is not None:
+        why = "a smaller weight of the losses underflows"
+        C = check_number(check_number(C, "C"), "C", "[1e-300, inf)", why=why)
     rule = intercept_kind(intercept, own="penalised")
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))
         rows = block_space(X, y, sample_weight, intercept=rule)
         if not rows.small:
+            (C,) = mean_weights(rows, C=C)
             machine = ODML(rows, lam1, lam2, C)
             mean = rows.expansion(machine.y * machine.share).value
             terms, total = {"linear_term": lam2 * mean, "variance": lam1}, rows.data.total_weight
@@ -295,7 +304,7 @@ def odml(
         X, y, sample_weight = rows.loaded()
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel_for(data, kernel), intercept=rule, indefinite=indefinite)
-    statement = ODML(space, lam1, lam2, C)
+    statement = ODML(space, lam1, lam2, *mean_weights(space, C=C))
     if method == "unwhitened" and not space.is_linear:
         raise DataError('method="unwhitened" needs kernel=None; use method="auto"')
     # Rows from blocks are started by models of other rows as well.
