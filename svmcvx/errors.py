@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, Final
 
 # Other words for values of arguments.
@@ -75,6 +76,18 @@ class SolverFailed(SvmcvxError, RuntimeError):
 
 class NotCertified(SvmcvxError, ArithmeticError):
     """The checker does not confirm what was claimed about a point."""
+
+
+# Distributions whose name is not that of their module.
+INSTALLED: Final = {"flint": "python-flint"}
+
+
+def optional(module: str, extra: str) -> Any:
+    """Import an optional dependency, or raise the error that names the extra with it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise missing_extra(INSTALLED.get(module, module.partition(".")[0]), extra) from None
 
 
 def missing_extra(module: str, extra: str) -> SolverUnavailable:

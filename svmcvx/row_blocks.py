@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import importlib
 import io
 import logging
 import os
@@ -42,7 +41,7 @@ from svmcvx.data import (
     coded_labels,
     sums_of,
 )
-from svmcvx.errors import DataError, SolverFailed, missing_extra
+from svmcvx.errors import DataError, SolverFailed, optional
 from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, OutOfTime, current
 from svmcvx.system.files import atomic_write, opened, packing
@@ -193,32 +192,29 @@ class RowBlocks:
             If a file cannot be read, or lengths differ.
         """
         found = files(X, "X")
-        beside: list[list[str | None]] = []
+        beside: list[list[Any]] = []
         for paths, name in ((y, "y"), (sample_weight, "sample_weight")):
-            listed: list[str | None] = [*files(paths, name)] if paths is not None else []
-            if listed and len(listed) != len(found):
+            beside.append([None] * len(found) if paths is None else [*files(paths, name)])
+            if len(beside[-1]) != len(found):
                 raise DataError(
-                    f"{name} must be one file for each of X: {len(found)} files, got {len(listed)}"
+                    f"{name} must be one file for each of X: {len(found)} files, got"
+                    f" {len(beside[-1])}"
                 )
-            beside.append(listed or [None] * len(found))
         loaders: list[Rows] = []
         lengths = []
-        for path, *others in zip(found, *beside, strict=True):
-            own, *parts = (None if one is None else _NpyFile.of(one) for one in (path, *others))
-            assert own is not None  # noqa: S101 - X has files
-            shapes = [part.shape for part in (own, *parts) if part is not None]
-            if len(own.shape) != 2 or any(shape != own.shape[:1] for shape in shapes[1:]):
+        for listed in zip(found, *beside, strict=True):
+            parts = tuple(None if path is None else _NpyFile.of(path) for path in listed)
+            (n, *d), *others = (part.shape for part in parts if part is not None)
+            if len(d) != 1 or any(shape != (n,) for shape in others):
                 raise DataError(
-                    f"{path} must be two-dimensional, with one label and weight per row; the shapes"
-                    f" are {shapes}"
+                    f"{listed[0]} must be two-dimensional, with one label and weight per row; the"
+                    f" shapes are {[(n, *d), *others]}"
                 )
-            n, d = own.shape
-            step = (
-                max(1, SMALL_ENTRIES // max(d, 1)) if rows is None else check_whole(rows, "rows", 1)
-            )
+            step = max(1, SMALL_ENTRIES // max(*d, 1))
+            step = step if rows is None else check_whole(rows, "rows", 1)
             for first in range(0, n, step):
                 last = min(first + step, n)
-                loaders.append(_NpyRows((own, *parts), first, last))
+                loaders.append(_NpyRows(parts, first, last))
                 lengths.append(last - first)
         return cls._of_files(found, loaders, lengths, y is not None)
 
@@ -259,7 +255,7 @@ class RowBlocks:
         SolverUnavailable
             If pyarrow is not installed.
         """
-        parquet = _optional("pyarrow.parquet", "parquet")
+        parquet = optional("pyarrow.parquet", "parquet")
         loaders: list[Rows] = []
         lengths, chosen = [], ()
         found = files(paths, "paths")
@@ -270,7 +266,7 @@ class RowBlocks:
             names = reader.schema_arrow.names
             # The index of a frame is stored as a column, but is no feature.
             index = (reader.schema_arrow.pandas_metadata or {}).get("index_columns", [])
-            others = [name for name in names if name not in special and name not in index]
+            others = [name for name in names if name not in (*special, *index)]
             wanted = tuple(others if columns is None else columns)
             if missing := [name for name in (*wanted, *special) if name not in names]:
                 raise DataError(
@@ -371,30 +367,20 @@ def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
     """Split Dask collections into partitions; labels and weights in memory are not changed."""
     lengths: tuple[int, ...] | None = None
     if hasattr(X, "chunks"):
-        if X.ndim != 2:
-            raise DataError(
-                f"X must be two-dimensional (observations × features), got shape {X.shape}"
-            )
-        X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
+        X = _in_whole_rows(X)
         lengths = None if np.isnan(X.chunks[0]).any() else tuple(X.chunks[0])
     columns = [list(np.ravel(X.to_delayed()))]
     for values, name in ((y, "y"), (sample_weight, "sample_weight")):
         if not is_dask(values):
             columns.append([None] * len(columns[0]))
             continue
-        if hasattr(values, "chunks"):
-            if values.ndim != 1:
+        if lengths is not None and not np.isnan(getattr(values, "chunks", ((np.nan,),))[0]).any():
+            if values.shape != (sum(lengths),):
                 raise DataError(
-                    f"{name} must be one-dimensional with one number per row, got shape"
-                    f" {values.shape}"
+                    f"{name} has the shape {values.shape} but X has {sum(lengths)} rows:"
+                    " inconsistent numbers of samples; pass one number per row"
                 )
-            if lengths is not None and not np.isnan(values.chunks[0]).any():
-                if sum(values.chunks[0]) != sum(lengths):
-                    raise DataError(
-                        f"{name} has {sum(values.chunks[0])} labels but X has {sum(lengths)} rows:"
-                        " inconsistent numbers of samples; pass one label per row"
-                    )
-                values = values.rechunk((lengths,))
+            values = values.rechunk((lengths,))
         columns.append(list(np.ravel(values.to_delayed())))
         if len(columns[-1]) != len(columns[0]):
             raise DataError(
@@ -402,6 +388,13 @@ def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
                 " repartition it"
             )
     return DaskRows(list(zip(*columns, strict=True)), lengths)
+
+
+def _in_whole_rows(X: Any) -> Any:
+    """Return a Dask array in partitions of whole rows."""
+    if X.ndim != 2:
+        raise DataError(f"X must be two-dimensional (observations × features), got shape {X.shape}")
+    return X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
 
 
 @dataclass(frozen=True)
@@ -418,21 +411,14 @@ class _NpyFile:
         """Read the header; once and not in each thread, since Python's parser is not safe there."""
         wrong = f"{path} cannot be read as a .npy file"
         with _reading(wrong, OSError, ValueError), open(path, "rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0
-            read = read if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(stream)
-            size = stream.tell()
-            stream.seek(0)
-            head = stream.read(size)
-        if dtype.hasobject:
-            raise DataError(f"{path} holds Python objects; save numbers or text")
-        if fortran and len(shape) > 1:
+            array = np.lib.format.open_memmap(path, mode="r")
+            head = stream.read(array.offset)
+        if not array.flags.c_contiguous:
             raise DataError(
                 f"{path} is stored by columns; save np.ascontiguousarray(X), whose rows can be"
                 " read in blocks"
             )
-        return cls(path, head, shape, dtype)
+        return cls(path, head, array.shape, array.dtype)
 
     def rows(self, first: int, last: int) -> NDArray[Any]:
         """Read some rows, not by a memory map: a file that shrinks would end the process."""
@@ -491,7 +477,7 @@ class _ParquetRows:
         return None if self.target is None else np.asarray(self._read([self.target])[self.target])
 
     def _read(self, columns: list[str]) -> Any:
-        parquet = _optional("pyarrow.parquet", "parquet")
+        parquet = optional("pyarrow.parquet", "parquet")
         wrong = f"row group {self.group} of {self.path} cannot be read"
         with _reading(wrong, Exception), parquet.ParquetFile(self.path) as reader:
             rows = reader.read_row_group(self.group, columns=columns, use_threads=False)
@@ -505,17 +491,14 @@ def piece_of(loaded: Any) -> Piece:
         raise DataError(
             f"a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of {len(parts)}"
         )
-    X, y, weight = (*parts, None, None)[:3]
+    X, *beside = parts
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
     if getattr(X, "ndim", None) != 2:
         raise DataError(
             f"a loader must return rows as an array of shape (m, d), got {type(X).__name__}"
         )
-    return Piece(
-        X,
-        None if y is None else as_array(y, "y"),
-        None if weight is None else as_array(weight, "sample_weight"),
-    )
+    named = zip(beside, ("y", "sample_weight"), strict=False)
+    return Piece(X, *(None if part is None else as_array(part, name) for part, name in named))
 
 
 def checked_piece(piece: Piece, number: int, columns: int | None) -> Piece:
@@ -559,14 +542,6 @@ def files(paths: Paths, name: str) -> list[str]:
     if not found:
         raise DataError(f"{name} names no file")
     return found
-
-
-def _optional(module: str, extra: str) -> Any:
-    """Import an optional dependency, or raise an error that names the extra with it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise missing_extra(module.partition(".")[0], extra) from None
 
 
 LINE: Final = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
@@ -841,7 +816,7 @@ class Shards:
             return list(map(_result, self.states))
         states = self.client.persist(self._tasks(_changed, calls))
         results = self._gathered(
-            [_optional("dask", "dask").delayed(_result, pure=False)(state) for state in states]
+            [optional("dask", "dask").delayed(_result, pure=False)(state) for state in states]
         )
         self.states = states
         return results
@@ -874,7 +849,7 @@ class Shards:
 
     def _tasks(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
         """Return the delayed tasks for a cluster."""
-        delayed = _optional("dask", "dask").delayed
+        delayed = optional("dask", "dask").delayed
         task = delayed(run, pure=False)
         # A shared object is sent once to each worker.
         sent = {id(call): delayed(call, traverse=False) for call in calls}
@@ -884,7 +859,7 @@ class Shards:
         """Compute in threads by a plain graph, of a tenth of the overhead of collections."""
         if self._late():
             raise OutOfTime
-        _optional("dask", "dask")
+        optional("dask", "dask")
         from dask.optimization import cull
         from dask.threaded import get
 
@@ -1069,11 +1044,10 @@ def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | N
             listed = shards.read(_mapped, None, model, method)
         found = np.concatenate([part for parts in listed for part in parts])
         return found.astype(dtype, copy=False)
-    rows = X if hasattr(X, "chunks") else X.to_dask_array()
-    rows = rows.rechunk({1: -1}) if len(rows.chunks[1]) > 1 else rows
+    rows = _in_whole_rows(X if hasattr(X, "chunks") else X.to_dask_array())
     shape = {"drop_axis": 1} if columns is None else {"chunks": (rows.chunks[0], (columns,))}
     empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
-    shared = _optional("dask", "dask").delayed(model, traverse=False)
+    shared = optional("dask", "dask").delayed(model, traverse=False)
     return rows.map_blocks(_of_rows, shared, method, dtype=dtype, meta=empty, **shape)
 
 

@@ -14,7 +14,7 @@ from svmcvx.catalogue import KERNELS
 from svmcvx.cli.application import Given, command, exit_code
 from svmcvx.cli.screen import Outputs, check_writable, say, sized
 from svmcvx.cli.signatures import Argument
-from svmcvx.errors import DataError, missing_extra
+from svmcvx.errors import DataError, optional
 
 if TYPE_CHECKING:
     from svmcvx.datasets import Dataset
@@ -297,13 +297,10 @@ def _read_model(path: Path, *, coefficients: bool) -> Any:
 
 def _read_skops(path: Path) -> Any:
     """Return the estimator in a file of skops, which loads known types only."""
+    skops = optional("skops.io", "skops")
     try:
-        import skops.io
-    except ImportError:
-        raise missing_extra("skops", "skops") from None
-    try:
-        strange = skops.io.get_untrusted_types(file=path)
-        found = None if strange else skops.io.load(path, trusted=[])
+        strange = skops.get_untrusted_types(file=path)
+        found = None if strange else skops.load(path, trusted=[])
     except Exception as error:  # it raises many kinds of errors for files of other formats
         raise DataError(
             f"{path} cannot be read as a .skops file ({type(error).__name__}: {error}). Pickles and"

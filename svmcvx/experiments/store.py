@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import joblib
+import psutil
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from joblib.parallel import get_active_backend
 
 import svmcvx
-from svmcvx.errors import DataError, DataTypeError, SvmcvxError, missing_extra
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError, optional
 from svmcvx.system.deadline import current, epoch_end
 
 log = logging.getLogger(__name__)
@@ -184,16 +185,11 @@ def progress_bar(wanted: bool, what: str, total: int) -> Iterator[Callable[[], N
     if not wanted:
         yield lambda: None
         return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        raise missing_extra("rich", "cli") from None
-    console = Console(stderr=True)
+    console = optional("rich.console", "cli").Console(stderr=True)
     # On a console that cannot draw, rich leaves an empty line.
     hidden = not (console.is_terminal or console.is_jupyter)
     # The estimate uses all finished work: a piece may take longer than rich's half a minute.
-    with Progress(
+    with optional("rich.progress", "cli").Progress(
         console=console, transient=True, speed_estimate_period=math.inf, disable=hidden
     ) as bar:
         task = bar.add_task(what, total=total)
@@ -229,12 +225,9 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
         how: Any = {"backend": backend, "return_as": order, "batch_size": 1}
         yield None if count == 1 else joblib.Parallel(n_jobs, **how)
         return
+    distributed = optional("distributed", "dask")
     try:
-        from distributed import Client
-    except ImportError:
-        raise missing_extra("distributed", "dask") from None
-    try:
-        client = None if backend == "dask" else Client(backend)
+        client = None if backend == "dask" else distributed.Client(backend)
     except (OSError, ValueError) as error:
         raise DataError(
             f"no Dask scheduler answers at {backend} ({error}); check the address"
@@ -253,10 +246,11 @@ def _end_with_parent(process: int) -> None:
     """Start the thread that ends this worker of joblib when its parent is killed."""
     if not type(current_process()).__module__.startswith("joblib.externals.loky"):
         return
-    parent = os.getppid()
+    # On Windows the number of the parent stays when it has ended.
+    parent = psutil.Process(os.getppid())
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == parent.pid and parent.is_running():
             time.sleep(1.0)
         os._exit(1)
 

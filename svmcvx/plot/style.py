@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from svmcvx.errors import DataTypeError, missing_extra
+from svmcvx.errors import DataTypeError, optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,11 +26,8 @@ DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (8, 2, 1, 2, 1, 2)))
 
 def drawing_axes(ax: Axes | None) -> Axes:
     """Return `ax`, or the axes of a new figure."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise missing_extra("matplotlib", "plot") from None
-    return plt.subplots(figsize=(6.4, 4.8), layout="constrained")[1] if ax is None else ax
+    pyplot = optional("matplotlib.pyplot", "plot")
+    return pyplot.subplots(figsize=(6.4, 4.8), layout="constrained")[1] if ax is None else ax
 
 
 def by_name(given: Any) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.errors import DataError, NotCertified, missing_extra
+from svmcvx.errors import DataError, NotCertified, optional
 from svmcvx.proofs.blocks import FORMULATIONS, enclosures
 from svmcvx.proofs.format import Proof, ProofFile, digest_of, read_proof
 from svmcvx.proofs.intervals import Floats, Interval, Rows
@@ -281,13 +281,6 @@ def _verified_in_blocks(
 # The ends of the optimum.
 
 
-def _flint() -> Any:
-    try:
-        return import_module("flint")
-    except ImportError:
-        raise missing_extra("python-flint", "proofs") from None
-
-
 def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
     """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
     name, numbers, context = problem.formulation, Interval, nullcontext()
@@ -297,7 +290,7 @@ def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End 
             " method='balls'"
         )
     if not in_doubles:
-        context = _flint().ctx.workprec(precision)
+        context = optional("flint", "proofs").ctx.workprec(precision)
         numbers = import_module("svmcvx.proofs.balls").Balls
     # Families in balls alone need python-flint, and are imported if they are needed.
     families = ("margin", "indicator", "multiclass")
@@ -411,7 +404,7 @@ def score_ends(proof: Proof, X: Any, y: Any, T: Any) -> tuple[Floats, Floats]:
 
 
 def _score_ends(problem: Problem, T: Any, precision: int) -> tuple[Floats, Floats]:
-    with _flint().ctx.workprec(precision):
+    with optional("flint", "proofs").ctx.workprec(precision):
         predictions: Any = import_module("svmcvx.proofs.predictions")
         ends: tuple[Floats, Floats] = predictions.score_ends(problem, T)
         return ends
