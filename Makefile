@@ -21,7 +21,7 @@ help:
 	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/formulations/test_psvm.py for some"
 	@echo "make docs   install into $(VENV) and build the site in docs/_build/html, its notebooks in small"
 	@echo "make site   the same with the notebooks in full, as it is published; SVMCVX_REPOSITORY and SVMCVX_SITE are the addresses of sources and site"
-	@echo "make lint   ruff and mypy"
+	@echo "make lint   ruff, mypy and numpydoc's rules"
 	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment; the addresses above become its links"
 	@echo "make clean  remove $(VENV) and what the tools left"
 
@@ -116,6 +116,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing/user_code.py
+	$(BIN)/python -m tests.docstrings
 
 clean:
 	rm -rf $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks docs/_pictures docs/_root

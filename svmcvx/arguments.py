@@ -134,36 +134,45 @@ ARGUMENTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+# Text of what documented functions return, by its type.
+_RETURNED: Final[Mapping[Any, str]] = {
+    "Solution": "The model, its certificate, and every solver that was tried.",
+    "Axes": "The axes with the picture.",
+}
 _ENTRY = re.compile(r"^    (?=[\w*])", flags=re.MULTILINE)
 _AFTER_RAISES = re.compile(r"\n    (?:See Also|Notes|References|Examples)\n    -{5,}\n|\s*\Z")
 _PARAMETERS = "\n    Parameters\n    ----------\n"
 
 
 def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
-    """Write the arguments that a docstring leaves out into its section "Parameters"."""
+    """Write what a docstring leaves out into its sections "Parameters", "Returns" and "Raises"."""
     head, found, body = (described.__doc__ or "").partition(_PARAMETERS)
     if not found:
         return described
     entries, *rest = re.split(r"(?=\n    [A-Z]\w+\n    -{3,}\n)", body, maxsplit=1)
-    parameters = inspect.signature(described).parameters  # type: ignore[arg-type]
+    signature = inspect.signature(described)  # type: ignore[arg-type]
+    parameters, returned = signature.parameters, signature.return_annotation
     texts: dict[str, str] = {}
     for entry in _ENTRY.split(entries.strip("\n"))[1:]:
-        names = entry.partition("\n")[0].partition(" : ")[0].split(",")
-        first, *others = (name.strip(" *") for name in names)
-        texts |= {first: f"    {entry.rstrip()}\n"} | dict.fromkeys(others, "")
+        heading, _, words = entry.rstrip().partition("\n")
+        names, _, kind = heading.partition(" : ")
+        first, *others = (name.strip(" *") for name in names.split(","))
+        typed = f"    {names} : {kind or 'of the same types'}\n{words}".rstrip()
+        texts |= {first: f"{typed}\n"} | dict.fromkeys(others, "")
     for name, parameter in parameters.items():
         if name in ARGUMENTS and name not in texts:
             kind, words = ARGUMENTS[name]
             if "{default" in words:
                 words = words.format(default=parameter.default)
-            # Without a kernel X is never a Gram matrix.
-            words = "" if name == "X" and "kernel" not in parameters else f"        {words}\n"
-            texts[name] = f"    {name} : {kind}\n{words}"
+            if name == "X" and "kernel" not in parameters:  # never a Gram matrix
+                words = "Data, an observation a row."
+            texts[name] = f"    {name} : {kind}\n        {words}\n"
     places = list(parameters)
     order = sorted(texts, key=lambda name: places.index(name) if name in places else len(places))
     sections = "".join(rest)
-    if raises and "\n    Returns\n" not in sections:
-        sections = f"\n    Returns\n    -------\n    Solution\n{sections}"
+    if returned in _RETURNED and "\n    Returns\n" not in sections:
+        lines = f"    {returned}\n        {_RETURNED[returned]}\n"
+        sections = f"\n    Returns\n    -------\n{lines}{sections}"
     if raises and "\n    Raises\n" not in sections:
         lines = "".join(f"    {error}\n        {when}\n" for error, when in raises.items())
         place = _AFTER_RAISES.search(sections).start()  # type: ignore[union-attr]

@@ -395,5 +395,16 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
 
 
 def find(name: str | None) -> Entry | None:
-    """Return the record of a formulation; None if it is not in the catalogue."""
+    """Return the record of a formulation.
+
+    Parameters
+    ----------
+    name : str or None
+        Its key in :data:`CATALOGUE`.
+
+    Returns
+    -------
+    Entry or None
+        None if it is not in the catalogue.
+    """
     return CATALOGUE.get(name or "")

@@ -424,6 +424,7 @@ def explore(
     X : array-like or DataFrame of shape (n, d)
         Training data; of more than two features a plane is shown.
     y : array-like of shape (n,)
+        Labels of two or more classes.
     model : estimator of this package, or str, optional
         Its parameters are where the sliders begin. A text as on the command line (``"odm"``,
         ``"psvm:p=2"``), or a ``PSVMClassifier`` with an RBF kernel, the default.

@@ -91,7 +91,8 @@ class Model(ShortRepr, ABC):
 
         Returns
         -------
-        ndarray of shape (m,), or (m, c) of a model with one score a class
+        ndarray of shape (m,) or (m, c)
+            Scores; c of them a row where a model has one a class.
         """
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -301,6 +301,7 @@ class RowBlocks:
         Parameters
         ----------
         paths : path or sequence of paths
+            Of the files.
         n_features : int
             Number of columns, which a single block does not show.
         zero_based : bool

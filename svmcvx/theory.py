@@ -131,6 +131,7 @@ def margins(model: Any, X: Any, y: Any) -> Floats:
     Returns
     -------
     ndarray of shape (n,)
+        One margin an observation.
 
     Raises
     ------
@@ -206,10 +207,15 @@ def margin_distribution(
 
     Parameters
     ----------
-    model, X, y
+    model, X, y : of the same types
         As for :func:`margins`.
     sample_weight : array-like of shape (n,), optional
         Weight k counts as k copies.
+
+    Returns
+    -------
+    MarginDistribution
+        With ``mean``, ``variance``, ``minimum`` and ``cumulative``.
 
     Raises
     ------
@@ -235,9 +241,12 @@ def margin_distribution(
 def pairwise_margins(model: Any) -> Floats:
     r"""Return the matrix of margins :math:`2/\|w_k-w_l\|` between classes.
 
+    As p → ∞, M3SVM maximises the smallest entry ([NieHaoWang], problem (4)).
+
     Parameters
     ----------
     model : Solution, MulticlassModel, LinearModel or fitted estimator of this package
+        With one vector of weights per class.
 
     Returns
     -------
@@ -249,10 +258,6 @@ def pairwise_margins(model: Any) -> Floats:
     ------
     DataError
         If the model has not one vector of weights per class.
-
-    Notes
-    -----
-    Source: [NieHaoWang], problem (4): as p → ∞, M3SVM maximises the smallest entry.
 
     Examples
     --------
@@ -293,6 +298,11 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
         At least 1.
     rho : float
         Positive.
+
+    Returns
+    -------
+    ndarray
+        One loss a margin.
 
     Examples
     --------
@@ -359,9 +369,11 @@ def generalisation_bound(
     Parameters
     ----------
     model : Solution, LinearModel, KernelModel or fitted estimator of this package
+        Of two classes.
     X : array-like or sparse matrix of shape (m, d)
         The training data; for a precomputed kernel the Gram matrix.
     y : array-like of shape (m,)
+        Their labels.
     p : float, optional
         Exponent of the hinge, at least 1; that of the pSVM solution by default.
     delta : float
@@ -378,6 +390,11 @@ def generalisation_bound(
     bias : "counted" or "paper"
         Count b as the coefficient of a constant feature r, or leave it out as printed, which is
         proved for b = 0 only.
+
+    Returns
+    -------
+    GeneralisationBound
+        Its ``total`` and the terms of which it is the sum.
 
     Raises
     ------
@@ -489,6 +506,9 @@ def leave_one_out_bound(
 ) -> LeaveOneOutBound:
     """Bound the leave-one-out error of ODM or ODML from one solution, without training again.
 
+    The module :mod:`svmcvx.theory` defines the left-out problem and lists the errors of the
+    printed theorems. Source: [ZhangZhou], Theorems 2 and 3.
+
     Parameters
     ----------
     solution : Solution or fitted estimator
@@ -497,18 +517,19 @@ def leave_one_out_bound(
     X : array-like or sparse matrix of shape (n, d)
         The training data.
     y : array-like of shape (n,)
+        Their labels.
     sample_weight : array-like of shape (n,), optional
         The weights that it was trained with. Every observation counts once in the error.
+
+    Returns
+    -------
+    LeaveOneOutBound
+        Its ``total`` is a share of the observations.
 
     Raises
     ------
     DataError
         If the solution is of another formulation, or does not belong to these data.
-
-    Notes
-    -----
-    The module :mod:`svmcvx.theory` defines the left-out problem and lists the errors of the
-    printed theorems. Source: [ZhangZhou], Theorems 2 and 3.
 
     Examples
     --------

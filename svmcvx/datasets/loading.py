@@ -211,6 +211,7 @@ def load(
     Returns
     -------
     Dataset
+        With ``X``, ``y``, ``name`` and ``feature_names``.
 
     Raises
     ------

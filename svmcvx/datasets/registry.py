@@ -92,7 +92,7 @@ def label_text(y: NDArray[Any]) -> NDArray[np.str_]:
 
 
 def content_digest(X: Any, y: Any) -> str:
-    """Return the SHA-256 of the values of a data set, in hexadecimal.
+    """Return the SHA-256 of the values of a data set.
 
     It depends on the numbers, their order, and whether they are sparse; not on the file, the layout
     in memory, the order of the entries within a sparse row, the sign of zeros, or the type in which
@@ -101,7 +101,14 @@ def content_digest(X: Any, y: Any) -> str:
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n, d)
+        Data; NaN is one value.
     y : array-like of shape (n,)
+        Labels.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
     """
     sha = hashlib.sha256()
     if sp.issparse(X):
@@ -219,14 +226,22 @@ def _read(path: Path) -> tuple[Mapping[str, Record], Mapping[str, str]]:
 
 
 def known_sets() -> Mapping[str, Record]:
-    """Return the records of all data sets that the papers use, by name; those that cannot be had
-    say so.
+    """Return the records of all data sets that the papers use.
+
+    Returns
+    -------
+    mapping from str to Record
+        By name. Those that cannot be had say so.
     """
     return _read(REGISTRY)[0]
 
 
 def paper_tables() -> Mapping[str, str]:
-    """Return the tables of the papers, with the protocol by which each prepares and splits its
-    data.
+    """Return the tables of the papers.
+
+    Returns
+    -------
+    mapping from str to str
+        The protocol by which each prepares and splits its data.
     """
     return _read(REGISTRY)[1]

@@ -61,17 +61,8 @@ class BinaryClassifier(CertifiedClassifier):
     n_jobs: int | None = None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernel__gamma`` and the like set those of a kernel object, by another
-        one in its place.
-
-        Parameters
-        ----------
-        **params
-            Names and values, as in scikit-learn.
-
-        Returns
-        -------
-        self
+        """Set parameters, as in scikit-learn; ``kernel__gamma`` and the like set those of a kernel
+        object, by another one in its place.
         """
         prefix = "kernel__"
         own = {
@@ -301,12 +292,7 @@ class BinaryClassifier(CertifiedClassifier):
         return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (m, d)
-        """
+        """Return the label of each row of `X`, of shape (m, d)."""
         model = self.model_
         if in_blocks(X):
             return cast(NDArray[Any], mapped_rows(model, "predict", X, self.classes_.dtype))

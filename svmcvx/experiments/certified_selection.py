@@ -140,13 +140,16 @@ def certified_select(
     r"""Find a C in a range whose errors of cross-validation are proved to be within `eps` of the
     fewest over the whole range.
 
+    A kernel's scale and the transformers of a pipeline are those of each training part, as in
+    :func:`svmcvx.select`; what transformers compute is taken as it is. The bounds hold for these
+    splits, not for other data.
+
     Parameters
     ----------
     estimator : PSVMClassifier or ODMClassifier, or a pipeline that ends in one
         Linear or with a kernel; not fitted, and not changed.
-    X : array-like of shape (n, d)
-    y : array-like of shape (n,)
-        Two classes.
+    X, y : of the same types
+        As for ``fit`` of the estimator; two classes.
     cv : int, cross-validation splitter or iterable of (train, test)
         As in scikit-learn; shuffled splits are drawn once.
     eps : float
@@ -174,12 +177,6 @@ def certified_select(
     -----
     UserWarning
         If the selection is not complete: time ended, or errors change within a part of 10⁻⁷ of C.
-
-    Notes
-    -----
-    A kernel's scale and the transformers of a pipeline are those of each training part, as in
-    :func:`svmcvx.select`; what transformers compute is taken as it is. The bounds hold for these
-    splits, not for other data.
 
     Examples
     --------

@@ -462,6 +462,7 @@ def compare(
     X : array-like, data frame or sparse matrix of shape (n, d); or Dataset or str, without `y`
         Features; or a data set, or its name for :func:`svmcvx.datasets.load`.
     y : array-like of shape (n,), optional
+        Labels of two or more classes.
     split : float
         Share held out, 0.3 by default; 0 trains on everything.
     tune : mapping, optional

@@ -135,10 +135,12 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         Parameters
         ----------
         values : array-like of shape (k,)
+            Of the hyper-parameter.
 
         Returns
         -------
-        lower, upper : ndarray of shape (k,)
+        tuple of two ndarrays of shape (k,)
+            Lower and upper ends.
         """
         values = np.asarray(values, dtype=np.float64).ravel().tolist()
         ends = np.array([self._piece(value).rounded(value) for value in values]).reshape(-1, 2)
@@ -173,14 +175,16 @@ def certified_path(
     r"""Solve a formulation for all values of a hyper-parameter in a range, up to a relative gap
     that holds everywhere.
 
+    The number of solutions grows as :math:`1/\sqrt\varepsilon`. An interval is one of the optimum,
+    not of a test error.
+
     Parameters
     ----------
     estimator : CertifiedClassifier
         Not fitted, and not changed. Its other parameters hold throughout, but `tol`: each problem
         is solved to a twentieth of `eps`.
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
-    sample_weight : array-like of shape (n,), optional
+    X, y, sample_weight : of the same types
+        As for ``fit`` of the estimator.
     eps : float
         Relative gap, between 0 and 1.
     time_limit : float, optional
@@ -208,11 +212,6 @@ def certified_path(
     -----
     UserWarning
         If the path is not complete.
-
-    Notes
-    -----
-    The number of solutions grows as :math:`1/\sqrt\varepsilon`. An interval is one of the optimum,
-    not of a test error.
 
     Examples
     --------

@@ -380,10 +380,12 @@ class Study:
         Parameters
         ----------
         path : path-like
+            Of the file.
         comparisons : mapping of str to DataFrame, optional
             Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their
             titles.
         title : str, optional
+            Heading of the report.
         figures : sequence of (str, str)
             SVG and caption of figures for these tables.
         """

@@ -280,8 +280,8 @@ def select(
         As for GridSearchCV; the last step of a pipeline may have its parameters under their own
         names. The path follows the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
         ``lam2``, ``p``, ``D``, ``eps`` that takes most values.
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
+    X, y : of the same types
+        As for ``fit`` of the estimator.
     cv : int, splitter or iterable of (train, test)
         Stratified folds for a number; 5 by default.
     scoring : str or callable, optional

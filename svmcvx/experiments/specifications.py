@@ -57,6 +57,7 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Returns
     -------
     list of (str, estimator)
+        The text of each model, and the model.
 
     Raises
     ------

@@ -122,6 +122,7 @@ def study(
         :func:`svmcvx.compare`. ``"tuning"`` does so for the fits of the tuning, too, and finds the
         hyper-parameters that may be the best.
     seed : int
+        Of the splits.
     data_dir : path-like, optional
         Folder of ``.npz`` data sets.
     store : path-like, optional

@@ -129,6 +129,9 @@ def zero_one(
     .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \quad\text{or}\quad
         \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k
 
+    Source: [CepedaGomezHan] states the problem; the search is derived in
+    :mod:`svmcvx.fast.search.node_passes`.
+
     Parameters
     ----------
     lam : float
@@ -162,11 +165,6 @@ def zero_one(
     SolverFailed
         If dropping weight `k` does not make the classes separable, or no point that does was found
         within the limits.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan] states the problem; the search is derived in
-    :mod:`svmcvx.fast.search.node_passes`.
 
     Examples
     --------
@@ -210,6 +208,9 @@ def ramp(
 
     .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)
 
+    Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is
+    derived in :mod:`svmcvx.fast.search.node_passes`.
+
     Parameters
     ----------
     C : float
@@ -221,11 +222,6 @@ def ramp(
     -------
     Solution
         Its certificate is of kind ``"enumeration"``.
-
-    Notes
-    -----
-    Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is
-    derived in :mod:`svmcvx.fast.search.node_passes`.
 
     Examples
     --------
@@ -267,6 +263,9 @@ def l0(
     .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1],
         \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b)
 
+    Source: [LinYaoLiu] states the problem and characterises its local minima. Their ADMM is
+    :func:`benchmarks.papers.exhibits.l0_by_admm`.
+
     Parameters
     ----------
     C : float
@@ -294,11 +293,6 @@ def l0(
     Solution
         After a search the certificate is of kind "enumeration". Else it is of kind "local", with
         ``residuals["stationarity"]`` and its parts.
-
-    Notes
-    -----
-    Source: [LinYaoLiu] states the problem and characterises its local minima. Their ADMM is
-    :func:`benchmarks.papers.exhibits.l0_by_admm`.
 
     Examples
     --------

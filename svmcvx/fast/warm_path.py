@@ -37,7 +37,7 @@ def path(
         The specialised solver to call. :mod:`svmcvx.catalogue` lists the hyper-parameters that may
         vary: (C, p), (C1, C2, D), (C, lam1, lam2), (lam, kappa), (lam, p, eps), (lam), (C) and
         (lam, k).
-    X, y
+    X, y : of the same types
         As for that solver.
     time_limit : float, optional
         Seconds for the whole path.

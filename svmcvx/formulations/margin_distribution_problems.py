@@ -150,7 +150,7 @@ def odm_dual(
     X, y, C1, C2, D
         As for :func:`odm_primal`; a precomputed kernel takes the Gram matrix as `X`.
     form : "signed" or "paper"
-        n free variables, or the 2n non-negative variables of [ZhangZhou].
+        The n free variables, or the 2n non-negative ones of [ZhangZhou].
 
     Returns
     -------

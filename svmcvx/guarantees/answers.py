@@ -126,10 +126,12 @@ class Guarantee(ShortRepr, ABC):
         Parameters
         ----------
         T : array-like or sparse matrix of shape (m, d)
+            Test rows.
 
         Returns
         -------
         CertifiedScores
+            One interval a row, and the labels that they decide.
         """
 
     @property
@@ -152,6 +154,7 @@ class Guarantee(ShortRepr, ABC):
         path : path-like
             By convention ``*.npz``; an existing file is replaced as a whole.
         T : array-like or sparse matrix of shape (m, d)
+            Test rows.
 
         Raises
         ------
@@ -192,12 +195,14 @@ class Guarantee(ShortRepr, ABC):
         Parameters
         ----------
         T : array-like or sparse matrix of shape (m, d)
+            Test rows.
         y : array-like of shape (m,)
             Labels among :attr:`classes`.
 
         Returns
         -------
         Interval
+            Its ends are shares of the rows.
 
         Raises
         ------

@@ -30,6 +30,8 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
     of the solution on the data that are passed, and every rounding is bounded: what is said holds
     for these data, whoever made the solution.
 
+    The theorem and its proof are in :mod:`svmcvx.guarantees.theorem`.
+
     Parameters
     ----------
     solution_or_estimator : Solution or fitted estimator
@@ -54,10 +56,6 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
         the kernel; the message says why.
     NotCertified
         If the solution has no dual point, and so no lower bound.
-
-    Notes
-    -----
-    The theorem and its proof are in :mod:`svmcvx.guarantees.theorem`.
 
     Examples
     --------

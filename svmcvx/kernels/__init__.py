@@ -13,10 +13,10 @@ from svmcvx.kernels.functions import (
     Precomputed,
     Sigmoid,
     as_kernel,
-    kernel_from_dict,
-    row_norms,
-    squared_distances,
 )
+from svmcvx.kernels.functions import kernel_from_dict as kernel_from_dict
+from svmcvx.kernels.functions import row_norms as row_norms
+from svmcvx.kernels.functions import squared_distances as squared_distances
 
 __all__ = [
     "RBF",
@@ -31,7 +31,4 @@ __all__ = [
     "Precomputed",
     "Sigmoid",
     "as_kernel",
-    "kernel_from_dict",
-    "row_norms",
-    "squared_distances",
 ]

@@ -360,14 +360,12 @@ class RBF(_Stationary):
 class Exponential(_Stationary):
     r"""The exponential kernel :math:`\exp(-\gamma\|a-b\|_2)`.
 
+    This is the kernel that the released code of [Sun] computes under the name "Gaussian".
+
     Parameters
     ----------
     gamma : float, "scale" or "auto"
         Inverse length, ``"scale"`` by default (as for :class:`RBF`).
-
-    Notes
-    -----
-    This is the kernel that the released code of [Sun] computes under the name "Gaussian".
     """
 
     name: ClassVar[str] = "exponential"
@@ -583,6 +581,11 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     **parameters
         ``gamma``, ``degree``, ``coef0`` for kernels given by name; those that a kernel has not are
         checked and ignored.
+
+    Returns
+    -------
+    Kernel or None
+        None for None alone.
 
     Raises
     ------

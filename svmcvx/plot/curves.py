@@ -56,14 +56,12 @@ def losses(
     The conic loss has λ = 1; the others are those of :mod:`svmcvx.losses`: 0-1, hinge, ramp, ψ,
     normalised sigmoid and rescaled hinge.
 
+    Source: [CepedaGomezHan], Figure 1, in one picture.
+
     Parameters
     ----------
     gamma : sequence of float, or float
         Positive parameters of the conic loss.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan], Figure 1, in one picture.
     """
     given = gamma if isinstance(gamma, (list, tuple, np.ndarray)) else [gamma]
     values = [check_number(value, "gamma") for value in given]

@@ -68,6 +68,7 @@ def decision_regions(
     X : array-like or DataFrame of shape (n, 2)
         The training data.
     y : array-like of shape (n,)
+        Their labels.
     feature_names : sequence of two str, optional
         For the axes; by default the columns of `X`, or those that the estimator was fitted to.
     title : str, optional
@@ -242,19 +243,17 @@ def margin_distribution(
     with one score a class, the score of its class less the largest of the others. The further right
     a curve, the larger the margins.
 
+    Source: [ZhangZhou], Figure 1.
+
     Parameters
     ----------
     models : mapping from str to Solution, Model or fitted estimator
         Or one of these, named by its type.
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
+    X, y : of the same types
+        As for :func:`svmcvx.theory.margins`.
     scale : "median" or "none"
         Divide the margins of a model by their median absolute value, so that formulations of
         different scales can be laid over each other, or leave them.
-
-    Notes
-    -----
-    Source: [ZhangZhou], Figure 1.
     """
     check_choice(scale, "scale", ("median", "none"))
     ax = drawing_axes(ax)
@@ -293,15 +292,14 @@ def pairwise_margins(
     r"""Draw the margins :math:`2/\|w_k-w_l\|` between classes as a heat map; the smallest is
     framed.
 
+    See :func:`svmcvx.theory.pairwise_margins`.
+
     Parameters
     ----------
-    model : Solution, MulticlassModel or fitted estimator with one vector of weights per class
+    model : Solution, MulticlassModel or fitted estimator
+        With one vector of weights per class.
     names : sequence of str, optional
         Of the classes; their labels by default.
-
-    Notes
-    -----
-    See :func:`svmcvx.theory.pairwise_margins`.
     """
     table = theory.pairwise_margins(model)
     c = table.shape[0]

@@ -108,6 +108,7 @@ def verify(
     Parameters
     ----------
     proof : Proof or path
+        From ``save_proof`` or ``proof()`` of a solution.
     X : ndarray, sparse matrix or rows in blocks, of shape (rows, d)
         As they were passed to the solver; the Gram matrix for a precomputed kernel. A
         :class:`svmcvx.RowBlocks` is read once, block by block: linear psvm and ODM.
@@ -129,6 +130,7 @@ def verify(
     Returns
     -------
     Verified
+        True where the proof holds; else ``why`` has the reason.
 
     Raises
     ------

@@ -313,6 +313,11 @@ def available_solvers() -> tuple[SolverInfo, ...]:
 
     Licences are tested by solving a toy problem, and a larger one; nothing is raised.
 
+    Returns
+    -------
+    tuple of SolverInfo
+        One a solver.
+
     Examples
     --------
     >>> import svmcvx as sx

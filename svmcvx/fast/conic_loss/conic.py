@@ -219,6 +219,12 @@ def conic(
     the fractions :math:`z_i`. The covariance of the semidefinite program is :math:`VV'`, with as
     many columns as it needs.
 
+    Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of Burer and
+    Monteiro. The lower bound rests on a Cholesky factorisation of :math:`I - \sum_i\gamma_i x_i
+    x_i'`, or of its counterpart for K, that proves it definite; eigensolvers only propose columns
+    and points. Where K is so nearly singular that the factor of the search has lost a direction of
+    it the interval stays wide, and the status is "inaccurate".
+
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
@@ -261,14 +267,6 @@ def conic(
         If a kernel matrix, or the matrices of the order of the columns, would not fit into memory.
     SolverFailed
         If no covariance satisfies the cardinality row, since too many observations are zero.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of Burer and
-    Monteiro. The lower bound rests on a Cholesky factorisation of :math:`I - \sum_i\gamma_i x_i
-    x_i'`, or of its counterpart for K, that proves it definite; eigensolvers only propose columns
-    and points. Where K is so nearly singular that the factor of the search has lost a direction of
-    it the interval stays wide, and the status is "inaccurate".
 
     Examples
     --------

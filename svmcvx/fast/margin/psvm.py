@@ -109,6 +109,11 @@ def psvm(
         \min_{w, b}\; \tfrac12\|w\|^2
         + C \sum_i s_i\, (1 - y_i(\langle w, \varphi(x_i)\rangle + b))_+^p
 
+    Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where
+    pair steps take long and the kernel matrix has a small numerical rank (few features), Newton's
+    method on a factor of it may replace them, which takes up to `cache_size` megabytes more for a
+    time.
+
     Parameters
     ----------
     X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
@@ -144,13 +149,6 @@ def psvm(
     seed : int
         Of the first working set with a kernel, and of the order of coordinates without. Same seed,
         same result.
-
-    Notes
-    -----
-    Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where
-    pair steps take long and the kernel matrix has a small numerical rank (few features), Newton's
-    method on a factor of it may replace them, which takes up to `cache_size` megabytes more for a
-    time.
 
     Examples
     --------

@@ -122,6 +122,9 @@ def odm(
         \min_w\; \tfrac12\|w\|^2
         + \sum_i c_i \big(C_1 (1 - D - u_i)_+^2 + C_2 (u_i - 1 - D)_+^2\big)
 
+    Source: [ZhangZhou], eqs. (7), (19), Algorithm 1. Every θ is dual feasible, and the margins of
+    any w give one.
+
     Parameters
     ----------
     X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
@@ -145,11 +148,6 @@ def odm(
         tolerance or will not at the rate at which its gap falls: for linear machines with less work
         than Newton's method, for kernels within 100 epochs, and not at all if ``2 max(C1, C2) max
         k(x, x)``, a measure of the condition, is above 1e5.
-
-    Notes
-    -----
-    Source: [ZhangZhou], eqs. (7), (19), Algorithm 1. Every θ is dual feasible, and the margins of
-    any w give one.
 
     Examples
     --------
@@ -252,6 +250,8 @@ def odml(
         \min_w\; \tfrac12\|w\|^2 + \lambda_1 \sum_i c_i (u_i - \bar u)^2 - \lambda_2 \bar u +
         C\sum_i c_i (1 - u_i)_+
 
+    Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithm 1.
+
     Parameters
     ----------
     X, y, max_iter
@@ -264,10 +264,6 @@ def odml(
         epochs of coordinate ascent if C times the largest squared norm of a whitened row, a measure
         of the condition, is at most 1000, with a kernel 1e5, and Newton's method, from their
         multipliers, if they are not enough or will not be at the rate at which their gap falls.
-
-    Notes
-    -----
-    Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithm 1.
 
     Examples
     --------

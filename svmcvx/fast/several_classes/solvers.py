@@ -114,6 +114,11 @@ def multiclass(
 
     .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
 
+    Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.machines`.
+    Methods: for hinges on few observations of few columns [Mehrotra]; else [LiSunToh], which also
+    goes on where interior-point steps gain nothing more; see
+    :mod:`svmcvx.fast.several_classes.solvers`. A warm start is for the latter.
+
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
@@ -132,13 +137,6 @@ def multiclass(
     -------
     Solution
         The method is deterministic: the same arguments give the same numbers.
-
-    Notes
-    -----
-    Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.machines`.
-    Methods: for hinges on few observations of few columns [Mehrotra]; else [LiSunToh], which also
-    goes on where interior-point steps gain nothing more; see
-    :mod:`svmcvx.fast.several_classes.solvers`. A warm start is for the latter.
 
     Examples
     --------
@@ -180,6 +178,12 @@ def m3svm(
         \min\; \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p
         + \varepsilon(\|W\|_F^2 + \|b\|^2)
 
+    Norms are Euclidean; for sums of absolute values (``norm=1``) pass :func:`svmcvx.m3svm` to
+    :func:`svmcvx.solve`.
+
+    Source: [NieHaoWang], problem (14). Methods: as for :func:`multiclass`, with smoothed norms for
+    p < 2 [ChanGolubMulet], [AndersenChristiansenConnOverton].
+
     Parameters
     ----------
     X, y, warm_start
@@ -193,14 +197,6 @@ def m3svm(
     -------
     Solution
         The method is deterministic: the same arguments give the same numbers.
-
-    Notes
-    -----
-    Norms are Euclidean; for sums of absolute values (``norm=1``) pass :func:`svmcvx.m3svm` to
-    :func:`svmcvx.solve`.
-
-    Source: [NieHaoWang], problem (14). Methods: as for :func:`multiclass`, with smoothed norms for
-    p < 2 [ChanGolubMulet], [AndersenChristiansenConnOverton].
 
     Examples
     --------

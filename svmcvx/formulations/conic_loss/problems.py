@@ -119,6 +119,12 @@ def conic_sdp(
     matrix; with `kappa` the second term is replaced by the row :math:`\sum s_i z_i \le \kappa\sum
     s_i`.
 
+    With a kernel the semidefinite block has the order n + 1, for which SCS (``solver="scs"`` of
+    :func:`svmcvx.solve`) is faster; its lower accuracy does not matter, since the recovery polishes
+    the point.
+
+    Source: [CepedaGomezHan], Theorem 2 (eq. 21), Appendix A (kernels) and Appendix C (cardinality).
+
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
@@ -140,14 +146,6 @@ def conic_sdp(
         A ``cvxpy.Problem``. ``w_scaled`` and ``W_scaled`` are those of the data divided by their
         root mean square row norm; ``problem.w`` and ``problem.W`` are expressions in the data's own
         scale. The multipliers of ``moment``, ``margin`` and ``cardinality`` are γ, α and λ.
-
-    Notes
-    -----
-    With a kernel the semidefinite block has the order n + 1, for which SCS (``solver="scs"`` of
-    :func:`svmcvx.solve`) is faster; its lower accuracy does not matter, since the recovery polishes
-    the point.
-
-    Source: [CepedaGomezHan], Theorem 2 (eq. 21), Appendix A (kernels) and Appendix C (cardinality).
 
     Examples
     --------
@@ -275,6 +273,10 @@ def conic_fixed_gamma(
     :math:`L(u_i;\gamma_i) + \gamma_i(1-u_i)^2`. Observations with :math:`\gamma_i = 0` have no
     loss.
 
+    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and
+    :math:`n_i^2/(1-z_i)` replaced by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is
+    0.
+
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
@@ -290,12 +292,6 @@ def conic_fixed_gamma(
     ConicFixedGammaProblem
         A ``cvxpy.Problem``. ``w_scaled`` is that of the data divided by their root mean square row
         norm; ``problem.w`` is in the data's own scale.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and
-    :math:`n_i^2/(1-z_i)` replaced by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is
-    0.
 
     Examples
     --------

@@ -397,6 +397,9 @@ def zero_one_mio(
     or with :math:`\sum_i s_i z_i \le k` in place of the penalty, or in the perspective form (see
     the module).
 
+    Source: [CepedaGomezHan], § 2 (big-M, after [Brooks]) and eq. (14) with integer z.
+    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
     Parameters
     ----------
     lam : float
@@ -427,11 +430,6 @@ def zero_one_mio(
         A ``cvxpy.Problem``. In the perspective form ``shortfall`` is :math:`(1-u)_+` and ``excess``
         :math:`(1-u)_-`. ``problem.M``, ``problem.incumbent`` and ``problem.gamma`` hold what was
         derived; a solution has M in ``details``.
-
-    Notes
-    -----
-    Source: [CepedaGomezHan], § 2 (big-M, after [Brooks]) and eq. (14) with integer z.
-    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
 
     Examples
     --------
@@ -521,6 +519,10 @@ def ramp_mio(
         \min\; \tfrac12\|w\|^2 + C \sum_i s_i (\xi_i + 2 z_i) \quad\text{s.t.}\quad
         y_i (L_i w + b) \ge 1 - \xi_i - M_i z_i,\; 0 \le \xi_i \le 2(1 - z_i),\; z \in \{0,1\}^n.
 
+    Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is
+    dropped needs no slack: the upper bound 2(1 − z_i) in place of 2 cuts off no optimum and gives
+    the stronger relaxation. Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
     Parameters
     ----------
     X, y, M, incumbent
@@ -534,12 +536,6 @@ def ramp_mio(
     RampProblem
         A ``cvxpy.Problem``. The variable ``xi`` is :math:`\max(1, C)\,\xi`, and ``b`` belongs to
         centred data when `X` is dense and linear.
-
-    Notes
-    -----
-    Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is
-    dropped needs no slack: the upper bound 2(1 − z_i) in place of 2 cuts off no optimum and gives
-    the stronger relaxation. Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
 
     Examples
     --------
@@ -591,6 +587,9 @@ def l0_mio(
         \min\; \tfrac12\|w\|^2 + C \sum_i s_i z_i
         \quad\text{s.t.}\quad y_i (L_i w + b) \ge 1 - M_i z_i,\; z \in \{0,1\}^n.
 
+    Source: [LinYaoLiu], eq. (2.4), solved globally.
+    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
     Parameters
     ----------
     X, y, M, incumbent
@@ -603,11 +602,6 @@ def l0_mio(
     -------
     CountingProblem
         A ``cvxpy.Problem``. ``b`` belongs to centred data when `X` is dense and linear.
-
-    Notes
-    -----
-    Source: [LinYaoLiu], eq. (2.4), solved globally.
-    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
 
     Examples
     --------

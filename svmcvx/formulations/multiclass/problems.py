@@ -185,6 +185,8 @@ def multiclass(
 
     .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
 
+    Source: [NieHaoWang], related work.
+
     Parameters
     ----------
     y : array-like of shape (n,)
@@ -210,10 +212,6 @@ def multiclass(
         0`) does not change the optimum. The biases belong to centred data when `X` is dense. The
         model of ``"sparse_softmax"`` has exact zeros where the solver's weights are negligible and
         the certified gap allows it.
-
-    Notes
-    -----
-    Source: [NieHaoWang], related work.
 
     Examples
     --------
@@ -272,6 +270,8 @@ _TEXT = r"""Build {title} as a cvxpy problem: :func:`multiclass` with ``loss="{l
 
     {remark}
 
+    Source: {source}.
+
     Parameters
     ----------
     y : array-like of shape (n,)
@@ -283,10 +283,6 @@ _TEXT = r"""Build {title} as a cvxpy problem: :func:`multiclass` with ``loss="{l
     -------
     ClassicalProblem
         See :func:`multiclass`.
-
-    Notes
-    -----
-    Source: {source}.
 
     Examples
     --------
@@ -406,6 +402,8 @@ def m3svm(
         \min\; \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p
         + \varepsilon(\|W\|_F^2 + \|b\|^2)
 
+    Source: [NieHaoWang], problem (14); problem (33) for ``"logistic"``.
+
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
@@ -437,10 +435,6 @@ def m3svm(
         pair k < l in lexicographic order, and for dense data ``a`` the scores at the mean
         observation. The multipliers of ``margin`` are α, minus those of ``pairs`` the flows.
         ``problem.cone`` says which cone states the powers.
-
-    Notes
-    -----
-    Source: [NieHaoWang], problem (14); problem (33) for ``"logistic"``.
 
     Examples
     --------
@@ -482,6 +476,8 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
     The biases are free. For p = ∞ the smallest margin between two classes, 2 over the objective, is
     maximised.
 
+    Source: [NieHaoWang], problems (4) and (5), Theorem 1.
+
     Parameters
     ----------
     y : array-like of shape (n,)
@@ -498,10 +494,6 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
         the sum, which has the same minimisers and stays of order one for large p; the certificate
         is that of the sum. ``gauge`` and ``gauge_b`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k =
         0`) do not change the optimum. The biases belong to centred data when `X` is dense.
-
-    Notes
-    -----
-    Source: [NieHaoWang], problems (4) and (5), Theorem 1.
 
     Examples
     --------
