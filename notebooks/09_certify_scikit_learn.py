@@ -159,12 +159,12 @@ certificate
 # ## Several classes
 #
 # `SVC` trains a machine for each pair of classes, `LinearSVC` one for each class against the rest.
-# There is a certificate for each; the widest shows where to look.
+# Each has its part of the certificate; the widest shows where to look.
 
 # %%
 digits = sx.datasets.load("digits")
 D, d = digits.X[: 300 if SMALL else None] / 16, digits.y[: 300 if SMALL else None]
-pairs = sx.certify(SVC(C=10.0).fit(D, d), D, d)
+pairs = sx.certify(SVC(C=10.0).fit(D, d), D, d).parts
 table = np.full((10, 10), np.nan)
 for (first, second), certificate in pairs.items():
     table[first, second] = table[second, first] = certificate.gap
