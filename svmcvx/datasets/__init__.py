@@ -3,14 +3,7 @@ download them).
 """
 
 from svmcvx.datasets.loading import BUILT_IN, ENVIRONMENT_VARIABLE, load
-from svmcvx.datasets.registry import (
-    Dataset,
-    PaperTable,
-    Record,
-    content_digest,
-    known_sets,
-    paper_tables,
-)
+from svmcvx.datasets.registry import Dataset, PaperTable, Record, content_digest, known_sets
 
 __all__ = [
     "BUILT_IN",
@@ -21,5 +14,4 @@ __all__ = [
     "content_digest",
     "known_sets",
     "load",
-    "paper_tables",
 ]

@@ -227,6 +227,12 @@ def load(
         If a file in one of the two folders has the name of a set of the papers, but not its
         content; if columns of a table are text, which is one-hot encoded: missing text is NaN in
         all columns of its values.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> sx.datasets.load("digits:3-8").X.shape
+    (357, 64)
     """
     if name is None or not all(
         isinstance(one, str | os.PathLike | None) for one in (name, data_dir)

@@ -237,11 +237,7 @@ def known_sets() -> Mapping[str, Record]:
 
 
 def paper_tables() -> Mapping[str, str]:
-    """Return the tables of the papers.
-
-    Returns
-    -------
-    mapping from str to str
-        The protocol by which each prepares and splits its data.
+    """Return the tables of the papers, with the protocol by which each prepares and splits its
+    data.
     """
     return _read(REGISTRY)[1]

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 
 import svmcvx as sx
 from svmcvx import datasets
-from svmcvx.datasets import content_digest, known_sets, paper_tables, registry
+from svmcvx.datasets import content_digest, known_sets, registry
 from svmcvx.datasets.files import read_npz, write_npz
 from svmcvx.datasets.loading import CACHE_VARIABLE
 
@@ -67,7 +67,7 @@ def record(tmp_path, monkeypatch):
 
 
 def test_every_record_is_complete():
-    tables = set(paper_tables())
+    tables = set(registry.paper_tables())
     for name, one in known_sets().items():
         assert one.title
         assert {paper.table for paper in one.papers} <= tables

@@ -54,8 +54,8 @@ from campaigns.rerun_results import (
     trial_means_faults,
 )
 from svmcvx import datasets
-from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
+from svmcvx.datasets.registry import paper_tables
 from svmcvx.experiments import mcnemar
 from svmcvx.experiments.store import Store
 from svmcvx.synthetic import outlier_data

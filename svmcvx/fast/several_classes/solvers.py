@@ -133,11 +133,6 @@ def multiclass(
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters
         and loss.
 
-    Returns
-    -------
-    Solution
-        The method is deterministic: the same arguments give the same numbers.
-
     Examples
     --------
     >>> import svmcvx as sx
@@ -192,11 +187,6 @@ def m3svm(
         As for :func:`svmcvx.m3svm`.
     max_iter : int
         Steps, 500 by default.
-
-    Returns
-    -------
-    Solution
-        The method is deterministic: the same arguments give the same numbers.
 
     Examples
     --------
