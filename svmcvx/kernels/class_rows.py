@@ -4,6 +4,7 @@ they are first used, and products with them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.functions import (
     RBF,
+    SQUARE,
     EntryError,
     Kernel,
     Linear,
@@ -27,8 +29,9 @@ from svmcvx.kernels.functions import (
 
 Places: TypeAlias = NDArray[np.int64]
 
-# Columns from which the whole matrix by one product costs less than the rows that are used.
-MANY_COLUMNS = 200
+# Columns from which the whole matrix by one product costs less than the rows that are used, and
+# those from which many rows by one product take half the time of as many single ones.
+MANY_COLUMNS, SOME_COLUMNS = 200, 60
 # Magnitudes of entries of the data, and their inverses, between which the squares of differences
 # neither over- nor underflow noticeably.
 LARGEST = 1e100
@@ -96,6 +99,34 @@ class ClassRows:
         self._gamma = float(kernel.gamma) if isinstance(kernel, RBF) else 0.0
         groups_of_rows = [self._rows[a:b].T.reshape(-1) for a, b in pairwise(starts.tolist())]
         self._across = np.concatenate(groups_of_rows)
+
+    @property
+    def by_product(self) -> bool:
+        """Whether :meth:`complete` saves time where most rows are needed."""
+        n, d = self._rows.shape
+        return d >= SOME_COLUMNS and self._store.size == n * n
+
+    @property
+    def computed(self) -> float:
+        """The share of the matrix that is computed."""
+        return float(self._used[0]) / self._store.size
+
+    def complete(self, stop: Callable[[], bool]) -> None:
+        """Compute missing rows by matrix products until `stop` returns True."""
+        missing = np.flatnonzero((self._places < 0).all(axis=1))
+        columns = KernelColumns(self.kernel or Linear(), self.X, self.X)
+        for start in range(0, missing.size, SQUARE):
+            rows = missing[start : start + SQUARE]
+            block, error = columns.matrix(rows)
+            if error.entries is not None or stop():
+                return
+            begin, n = self._used[0], block.shape[1]
+            self._store[begin : begin + block.size] = block.reshape(-1)
+            self._places[rows] = begin + n * np.arange(rows.size)[:, None] + self.starts[:-1]
+            self._used[0] += block.size
+            if isinstance(self.kernel, RBF):
+                self._error.rows[rows] = error.rows
+                self._error = self._error._replace(columns=error.columns)
 
     def _row_error(self) -> EntryError:
         """Return the bound on the errors of entries by compiled code."""

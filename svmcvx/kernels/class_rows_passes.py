@@ -2,8 +2,8 @@ r"""Compiled rows of kernel matrices between observations that are sorted by gro
 they are first used.
 
 The matrix is stored in pieces: the entries between an observation and all of one group, one after
-another in a pool in the order of their first use. Each entry depends on its two observations and on
-the size of the group alone, not on when it is computed.
+another in a pool in the order of their first use. Each entry computed here depends on its two
+observations and on the size of the group alone, not on when it is computed.
 """
 
 # numba infers the types.

@@ -150,7 +150,7 @@ class KernelColumns:
         return np.exp(tile, out=tile if out is None else out), close
 
     def matrix(
-        self, rows: slice = slice(None), buffer: Floats | None = None
+        self, rows: Any = slice(None), buffer: Floats | None = None
     ) -> tuple[Floats, EntryError]:
         """Return a block of rows in double precision, and a bound on its entries' errors."""
         if not self._product:

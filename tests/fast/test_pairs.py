@@ -23,7 +23,7 @@ from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Laplacian, Linear
-from svmcvx.kernels.class_rows import ClassRows, Layout
+from svmcvx.kernels.class_rows import SOME_COLUMNS, ClassRows, Layout
 from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Status
 from svmcvx.system.deadline import time_limited
@@ -125,6 +125,23 @@ def test_neither_slices_nor_shared_rows_change_a_bit(kernel, scheme, monkeypatch
             assert np.array_equal(getattr(first.point, name), getattr(again.point, name))
         for name in ("upper", "lower", "rounding"):
             assert np.array_equal(getattr(first.checked, name), getattr(again.checked, name))
+
+
+@pytest.mark.parametrize(("noisy", "completed"), [(True, 1), (False, 0)])
+def test_rows_follow_by_one_product_where_most_are_needed(noisy, completed, monkeypatch):
+    rng = np.random.default_rng(0)
+    data, signs = rng.standard_normal((200, SOME_COLUMNS)), rng.permutation(np.arange(200) % 2)
+    data[:, 0] += 0.0 if noisy else 20.0 * signs
+    calls, complete = [], ClassRows.complete
+    monkeypatch.setattr(
+        ClassRows, "complete", lambda rows, stop: calls.append(rows) or complete(rows, stop)
+    )
+    kernel = sx.RBF(0.5 / SOME_COLUMNS if noisy else 0.01)
+    together = solved(data, CodedLabels(signs, np.arange(2)), kernel=kernel)
+    assert len(calls) == completed
+    alone = sx.fast.psvm(data, signs, C=3.0, kernel=kernel, tol=1e-9).certificate
+    assert together.certified.all()
+    assert together.checked.lower[0] <= alone.upper <= together.checked.upper[0] * (1 + 1e-9)
 
 
 def test_names_of_classes_change_nothing():

@@ -47,6 +47,9 @@ TRUST = 0.8
 # Observations and tolerances up to which a problem is solved to a violation that is nearly
 # rounding.
 FEW, FEW_TOL, ROUNDED = 64, 1e-5, 1e-11
+# Passes over a problem's numbers that a pair step costs: the active set is given up where it costs
+# more than the steps did.
+PASSES = 5.0
 # The ends of integers; what makes a search for the largest one for the smallest.
 HIGHEST, LOWEST = 0x7FFFFFFFFFFFFFFF, -0x8000000000000000
 LARGEST, LEAST = 0, -1
@@ -262,6 +265,16 @@ def write_row(k, more, one, other, out, K):
     return True
 
 
+@compiled(inner=True)
+def outside(y, c, alpha, g, b, error):
+    """Return how many multipliers violate optimality at a bias."""
+    count = 0
+    for k in range(g.size):
+        slack = y[k] * (g[k] - b)
+        count += (alpha[k] < c[k] and slack > error) or (alpha[k] > 0.0 and slack < -error)
+    return count
+
+
 @compiled(inner=True, allocates=True)
 def solve_by_active_set(part, problem, answer, tol, K):
     """Solve by the active-set method; return whether that succeeds."""
@@ -285,14 +298,14 @@ def solve_by_active_set(part, problem, answer, tol, K):
     for k in range(room):
         slots[k] = k
     ridge = RIDGE * largest
-    m = 0
+    m, left = 0, 4.0 * PASSES * answer.state[part, STEPS]
     for k in range(q):
         if 0.0 < alpha[k] < c[k]:
             if not write_row(k, diagonal[k], one, other, own[slots[m]], K):
                 return False
             append(L, own[slots[m]], members, m, k, largest, ridge)
             m += 1
-    for _ in range(most):
+    for entered in range(most):
         # An error of the members' scores makes the relative gap larger by at most twice itself, as
         # Σα is at most twice the optimum.
         error = max(0.5 * ROUNDED, 0.05 * tol)
@@ -304,6 +317,10 @@ def solve_by_active_set(part, problem, answer, tol, K):
             gap, dual = gap_of(problem.squared, g, y, c, diagonal, alpha, b, b, 0)
             if gap <= tol * (dual + gap):
                 return True
+        # Each violator is expected to enter, and passes over the rows of all members.
+        left -= m if entered else m * outside(y, c, alpha, g, b, error)
+        if left < 0.0:
+            return False
         enters = up if top - b >= b - bottom else down
         for k in range(m):
             if members[k] == enters:
@@ -357,8 +374,11 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
                 free = 0
                 for k in range(q):
                     free += 0.0 < own[k] < bounds[k]
-                if not ends and 0 < free <= 800 and steps >= max(state[EQUATIONS], 2.0 * free):
-                    # After two steps for each member, and when the steps have doubled again.
+                due = steps >= max(state[EQUATIONS], 2.0 * free)
+                cheap = free**3 <= 3.0 * PASSES * (q + 256.0) * steps
+                if not ends and 0 < free <= 800 and due and cheap:
+                    # After two steps for each member, and when the steps have doubled again, where
+                    # a factor costs no more than the steps.
                     state[EQUATIONS] = 2.0 * steps
                     answer.status[part] = WAITING
                     return part, spent
