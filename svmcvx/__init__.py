@@ -31,7 +31,7 @@ _NAMES = {
         "SvmcvxError | BuildError DataError NotCertified SolverFailed SolverUnavailable"
     ),
     "svmcvx.estimators": "certify",
-    "svmcvx.experiments": "certified_path certified_select compare select study",
+    "svmcvx.experiments": "certified_path certified_select compare select study | relaxation_gaps",
     "svmcvx.explorer": "explore | Explorer",
     "svmcvx.formulations.base": "Formulation | BinaryStatement",
     "svmcvx.formulations.problem": "FormulationProblem",

@@ -38,6 +38,7 @@ from svmcvx.estimators.multiclass import MulticlassSVMClassifier as MulticlassSV
 from svmcvx.experiments import certified_path as certified_path
 from svmcvx.experiments import certified_select as certified_select
 from svmcvx.experiments import compare as compare
+from svmcvx.experiments import relaxation_gaps as relaxation_gaps
 from svmcvx.experiments import select as select
 from svmcvx.experiments import study as study
 from svmcvx.explorer import Explorer as Explorer

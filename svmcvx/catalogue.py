@@ -305,7 +305,13 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 "zero_one",
                 f"{_FAST}.indicator",
                 own=("method",),
-                only={"M": "auto", "form": "big-m", "incumbent": None},
+                only={
+                    "M": "auto",
+                    "form": "big-m",
+                    "gamma": "best",
+                    "relax": False,
+                    "incumbent": None,
+                },
                 path=("lam", "k"),
                 methods="branch and bound by big-M relaxations that shrink with the node; a search"
                 " over directions of few columns",
@@ -324,7 +330,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "ramp",
                 f"{_FAST}.indicator",
-                only={"M": "auto", "incumbent": None},
+                only={"M": "auto", "relax": False, "incumbent": None},
                 path=("C",),
                 methods="branch and bound by big-M relaxations that shrink with the node",
             ),
@@ -343,7 +349,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 "l0",
                 f"{_FAST}.indicator",
                 own=("method",),
-                only={"M": "auto", "incumbent": None},
+                only={"M": "auto", "relax": False, "incumbent": None},
                 path=("C",),
                 methods="branch and bound, or directions; of large data a local search, stationary"
                 " to rounding",

@@ -134,8 +134,9 @@ SHARED = {
     "formulations": {"base", "constraints", "optimal_intercepts", "problem", "signed_rows"},
     "fast": {"core", "linear"},
 }
-# The indicator family bounds its programs by the conic relaxation.
-EXCEPTIONS = {("indicator", "conic_loss")}
+# The indicator family bounds its programs by the conic relaxation, and by that of the big-M rows,
+# which is a hinge machine.
+EXCEPTIONS = {("indicator", "conic_loss"), ("indicator", "margin")}
 # On top of the families of a floor: they import from all.
 ON_TOP = {"__init__", "compile_ahead", "warm_path"}
 

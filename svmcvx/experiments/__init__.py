@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from svmcvx.experiments.comparison import compare as compare
     from svmcvx.experiments.paths import CertifiedPath as CertifiedPath
     from svmcvx.experiments.paths import certified_path as certified_path
+    from svmcvx.experiments.relaxations import relaxation_gaps as relaxation_gaps
     from svmcvx.experiments.results import Study as Study
     from svmcvx.experiments.selection import Selection as Selection
     from svmcvx.experiments.selection import select as select
@@ -27,6 +28,7 @@ _NAMES = {
     "certified_selection": "CertifiedSelection certified_select",
     "comparison": "Split compare",
     "paths": "CertifiedPath certified_path",
+    "relaxations": "relaxation_gaps",
     "results": "Study",
     "selection": "Selection select",
     "specifications": "parse_models",

@@ -301,10 +301,10 @@ def solve(
         The result of a builder. Afterwards its variables have the values of the last attempt.
     solver : str or cvxpy's Solver
         ``"auto"``; the name of one solver that cvxpy has installed, such as ``"mosek"``,
-        ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``, ``"gurobi"``, ``"osqp"``, ``"piqp"``,
-        ``"qoco"`` (others, such as ``"copt"`` or ``"ecos"``, run with their own tolerances); or an
-        interface that cvxpy can call (an instance of a subclass of its ``ConicSolver`` or
-        ``QpSolver``). The result is certified in the same way, whoever made it.
+        ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``, ``"gurobi"``, ``"osqp"`` (others, such
+        as ``"piqp"`` or ``"ecos"``, run with their own tolerances); or an interface that cvxpy can
+        call (an instance of a subclass of its ``ConicSolver`` or ``QpSolver``). The result is
+        certified in the same way, whoever made it.
     tol : float
         Certified relative gap that is wanted, 1e-8 by default. The tolerance of a solver is a
         hundredth of it, but at least 1e-8; a smaller `tol` is passed on unchanged.

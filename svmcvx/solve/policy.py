@@ -187,28 +187,6 @@ SOLVERS: dict[str, SolverCard] = {
             time_limit="time_limit",
             iterations="max_iter",
         ),
-        SolverCard(
-            name="PIQP",
-            classes=LINEAR,
-            install="pip install piqp",
-            tolerances=("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"),
-            iterations="max_iter",
-        ),
-        SolverCard(
-            name="PROXQP",
-            module="proxsuite",
-            classes=LINEAR,
-            install="pip install proxsuite",
-            tolerances=("eps_abs", "eps_rel"),
-            iterations="max_iter",
-        ),
-        SolverCard(
-            name="QOCO",
-            classes=WITHOUT_SDP,
-            install="pip install qoco",
-            tolerances=("abstol", "reltol"),
-            iterations="max_iters",
-        ),
     )
 }
 

@@ -61,7 +61,8 @@ class Case:
         for name, value in group.items():
             setattr(self, name, value)
         self.entry = ENTRY_OF[builder]
-        self.takes, self.mixed = self.entry.takes, self.entry.mixed_integer
+        self.takes = self.entry.takes
+        self.mixed = self.entry.mixed_integer and "relax" not in settings
         self.multipliers = "dual" in builder
         several = self.takes.several_classes
         self.intercept = settings.get(
@@ -115,6 +116,7 @@ BLEND = {"data": clouds(20, 3), "scaling": {"lam1": -2, "lam2": -2, "C": -2, "op
 APART = clouds(20, 3, apart=4.0)
 CONIC = {"data": clouds(10, 2, seed=3), "unit": {"lam": -1}}
 COUNTED = {"data": clouds(7, 2, seed=2), "gap": 2e-6}
+RELAXED = {"data": clouds(12, 2, seed=2), "extreme": 1e-4}
 LAM = {"data": four(), "offset": True, "scaling": {"lam": 2, "optimum": 0}, "unit": None}
 PAIRS = {"data": four(), "unit": None, "gap": 1e-5, "extreme": 1e-4}
 
@@ -188,6 +190,18 @@ CASES = [
          **COUNTED | {"gap": 1e-3}, unit={"lam": -1}),
     Case("zero_one_mio", {"lam": 1.0, "M": 80.0, "intercept": False}, "w z / margin / lam",
          **COUNTED, unit={"lam": -1}),
+    Case("zero_one_mio", {"lam": 1.0, "relax": True, "M": 6.0},
+         "w z / margin box_low box_high / lam", **RELAXED, unit={"lam": -1}),
+    Case("zero_one_mio",
+         {"lam": 1.0, "relax": True, "form": "perspective", "gamma": "norms", "kernel": RBF},
+         "w z shortfall excess shortfall_cost excess_cost / split nonnegative_shortfall "
+         "nonnegative_excess shortfall_cone excess_cone box_low box_high / lam",
+         **RELAXED, unit={"lam": -1}),
+    Case("l0_mio", {"C": 1.0, "relax": True, "M": 1.5}, "w b z / margin box_low box_high / C",
+         **RELAXED, unit={"C": -1}, offset=True),
+    Case("ramp_mio", {"C": 1.0, "relax": True, "M": 6.0},
+         "w b z xi / margin slack ceiling box_low box_high / C unit price",
+         **RELAXED, unit={"C": -1}, offset=True),
     Case("l0_mio", {"C": 1.0}, "w b z / margin / C M", **COUNTED, unit={"C": -1}, offset=True),
     Case("ramp_mio", {"C": 1.0}, "w b z xi / margin slack ceiling / C M unit price", **COUNTED,
          unit={"C": -1}, offset=True),

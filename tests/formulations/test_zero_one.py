@@ -314,3 +314,85 @@ def test_under_added_constraints_explicit_m_belongs_to_the_statement():
     assert far.certificate.residuals["unproved_M"] == 9
     assert problem.formulation.objective(far.model) == pytest.approx(far.certificate.upper)
     assert forced.formulation.whole.objective(far.model) == math.inf
+
+
+# --- relaxations
+
+
+def relaxed_value(build, X, y, price, M):
+    """The big-M program with z in [0, 1], in cvxpy."""
+    n, d = X.shape
+    w, b, z, xi = cp.Variable(d), cp.Variable(), cp.Variable(n), cp.Variable(n, nonneg=True)
+    rows = [z >= 0, z <= 1]
+    if build is ramp_mio:
+        rows.append(xi <= 2 * (1 - z))
+        loss = cp.sum(xi + 2 * z)
+    else:
+        rows.append(xi == 0)
+        loss = cp.sum(z)
+    norm = 0.5 * cp.sum_squares(w)
+    if build is zero_one_mio:
+        norm = cp.sum_squares(w) + b**2
+    rows.append(cp.multiply(y, X @ w + b) >= 1 - xi - cp.multiply(M, z))
+    return cp.Problem(cp.Minimize(norm + price * loss), rows).solve(solver="CLARABEL")
+
+
+@pytest.mark.parametrize("M", ["auto", 40.0, 3.0, 1.5, 0.5])
+@pytest.mark.parametrize("build", [zero_one_mio, l0_mio, ramp_mio])
+def test_a_relaxation_is_the_program_without_integers(build, M):
+    X, y = outlier_data(30, 2, sigma=0.5, outliers="spread", seed=2)
+    if isinstance(M, float) and M < 1.0:
+        X = X + 2.0 * y[:, None]  # u ≥ 1 − M > 0 separates the classes
+    price = {"lam" if build is zero_one_mio else "C": 2.0}
+    problem = build(X, y, **price, M=M, relax=True)
+    solution = sx.solve(problem)
+    assert solution.certificate.kind == "convex"
+    assert solution.certificate.gap <= GAP
+    assert solution.hyperparameters["relax"] is True
+    value = relaxed_value(build, X, y, 2.0, problem.M)
+    assert solution.certificate.upper == pytest.approx(value, rel=1e-5)
+    assert problem.value == pytest.approx(value, rel=1e-5)
+    fast = {zero_one_mio: sx.fast.zero_one, l0_mio: sx.fast.l0, ramp_mio: sx.fast.ramp}[build]
+    if M in ("auto", 40.0):
+        assert solution.certificate.lower <= fast(X, y, **price).certificate.upper
+    with pytest.raises(DataError, match="no proof"):
+        solution.proof()
+
+
+def test_the_perspective_relaxation_grows_with_gamma_up_to_the_conic_one():
+    X, y = outlier_data(40, 3, sigma=0.5, outliers="clustered", seed=1)
+    conic = sx.fast.conic(X, y, lam=2.0, tol=1e-9)
+    gamma = conic.dual["gamma"]
+    values = []
+    for share in (0.01, 0.5, 1.0 - 1e-9):
+        rule = {"lam": 2.0, "form": "perspective", "gamma": share * gamma}
+        problem = zero_one_mio(X, y, relax=True, **rule)
+        np.testing.assert_array_equal(problem.gamma, share * gamma)
+        solution = sx.solve(problem, tol=1e-7)
+        assert solution.certificate.gap <= 1e-7
+        same = sx.solve(sx.conic_fixed_gamma(X, y, lam=2.0, gamma=share * gamma), tol=1e-7)
+        assert solution.certificate.lower <= same.certificate.upper
+        assert same.certificate.lower <= solution.certificate.upper
+        values.append(solution.certificate.upper)
+    assert values[0] < values[1] < values[2]
+    assert values[2] == pytest.approx(conic.certificate.lower, rel=1e-6)
+    best = sx.solve(zero_one_mio(X, y, lam=2.0, form="perspective", relax=True)).certificate
+    assert best.upper == pytest.approx(conic.certificate.lower, rel=1e-4)
+    integers = zero_one_mio(X[:8], y[:8], lam=2.0, form="perspective", gamma="norms")
+    plain = zero_one_mio(X[:8], y[:8], lam=2.0)
+    one, other = (sx.solve(each, tol=1e-6).certificate for each in (integers, plain))
+    assert one.upper == pytest.approx(other.upper, rel=1e-6)
+
+
+def test_relaxations_that_are_none_are_refused():
+    X, y = small(1)
+    with pytest.raises(DataError, match="lam in place of k"):
+        zero_one_mio(X, y, k=1, relax=True)
+    with pytest.raises(DataError, match="M in the big-M form only"):
+        zero_one_mio(X, y, lam=1.0, M=9.0, form="perspective", relax=True)
+    with pytest.raises(DataError, match="gamma makes the problem non-convex"):
+        zero_one_mio(X, y, lam=1.0, gamma=50.0, form="perspective", relax=True)
+    with pytest.raises(DataError, match="gamma must be positive"):
+        zero_one_mio(X, y, lam=1.0, gamma=0.0, form="perspective")
+    with pytest.raises(DataError, match="gamma must be one of 'best', 'norms'"):
+        zero_one_mio(X, y, lam=1.0, gamma="scale", form="perspective")

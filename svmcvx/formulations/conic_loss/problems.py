@@ -211,31 +211,17 @@ class ConicFixedGammaProblem(FormulationProblem):
     w: cp.Expression
 
     def recover(self) -> RecoveredPoints:
-        if not usable(self.w.value):
-            return RecoveredPoints([], [])
         statement: ConicFixedGamma = self.formulation
-        w = np.asarray(self.w.value, dtype=np.float64)
-        duals = [statement.repair({"gamma": statement.gamma})]
-        margin, beyond = (self.constraint_dict[label].dual_value for label in ("margin", "beyond"))
-        if usable(margin) and usable(beyond):
-            duals.append(
-                {"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)}
-            )
-        start = statement.minimiser(duals[0])
-        points = [w, start]
-        # Distances from 1 below which a margin is taken to be 1; the checker chooses.
-        near = (1e-6, 1e-4, 1e-2)
-        points += [statement.minimiser_on_piece(p, d) for p in (w, start) for d in near]
-        return RecoveredPoints([statement.model(point) for point in points], duals)
+        return statement.recover_from({"w": self.w.value}, self._values()[1])
 
     def model_at_variables(self) -> BinaryModel | None:
         if not usable(self.w.value):
             return None
         statement: ConicFixedGamma = self.formulation
-        return statement.model(np.asarray(self.w.value, dtype=np.float64))
+        return statement.model_at(np.asarray(self.w.value, dtype=np.float64))
 
 
-def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
+def root_of_curvature(statement: ConicFixedGamma) -> Floats:
     """Return A with A'A = I − Σ γ_i x_i x_i', or raise a :class:`DataError`."""
     values, vectors, error = statement.spectrum
     largest = float(values[-1])
@@ -305,7 +291,7 @@ def conic_fixed_gamma(
     space = bound_space(X, y, kernel, intercept, None, indefinite)
     given = check_weights(np.asarray(gamma), space.data.n, name="gamma")
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
-    root = _root_of_curvature(statement)
+    root = root_of_curvature(statement)
     L, scale = scaled_factor(space)
     n, r = L.shape
     w = cp.Variable(r, name="w_scaled")

@@ -92,6 +92,7 @@ from svmcvx.formulations.base import (
     dual_entry,
     full_entry,
     latest,
+    usable,
 )
 from svmcvx.formulations.conic_loss.geometry import (
     ConicMultipliers,
@@ -634,12 +635,35 @@ class ConicFixedGamma(ConicDual):
         low = self.margins_of(model).lower
         return Evaluation.of(
             regulariser=self.penalty(model),
-            losses=total(conic_loss(exact(low), exact(self.gamma), exact(self.lam))),
+            losses=total(
+                conic_loss(exact(low), exact(self.gamma), exact(self.lam) * self.loss_weight)
+            ),
         )
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         zeros = np.zeros(self.y.size)
-        return [self.model(np.zeros(self.factor.shape[1]))], [{"gamma": zeros, "alpha": zeros}]
+        return [self.model_at(np.zeros(self.factor.shape[1]))], [{"gamma": zeros, "alpha": zeros}]
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        if not usable(variables["w"]):
+            return RecoveredPoints([], [])
+        w, alpha = np.asarray(variables["w"], dtype=np.float64), None
+        duals = [self.repair({"gamma": self.gamma})]
+        # α of 1 − u, which is the difference of two parts or is bounded by both.
+        split, margin, beyond = map(multipliers.get, ("split", "margin", "beyond"))
+        if split is not None:
+            alpha = -np.asarray(split)
+        elif margin is not None and beyond is not None:
+            alpha = np.asarray(margin) - np.asarray(beyond)
+        if alpha is not None:
+            duals.append({"gamma": self.gamma, "alpha": alpha})
+        start = self.minimiser(duals[0])
+        # Distances from 1 below which a margin is taken to be 1; the checker chooses.
+        near = (1e-6, 1e-4, 1e-2)
+        points = [w, start, *(self.minimiser_on_piece(p, d) for p in (w, start) for d in near)]
+        return RecoveredPoints([self.model_at(point) for point in points], duals)
 
     @cached_property
     def spectrum(self) -> tuple[Floats, Floats, float]:
@@ -664,19 +688,20 @@ class ConicFixedGamma(ConicDual):
         rows = L * self.y[:, None]
         distance = 1.0 - rows @ w
         kink = np.flatnonzero(np.abs(distance) <= near)
-        curved = np.flatnonzero((distance > near) & (self.gamma * distance**2 < self.lam))
+        height = self.lam * self.weight
+        curved = np.flatnonzero((distance > near) & (self.gamma * distance**2 < height))
         r, k = L.shape[1], kink.size
-        gamma = self.gamma[curved]
+        gamma, height = self.gamma[curved], height[curved]
         system = np.zeros((r + k, r + k))
         system[:r, :r] = 2.0 * (np.eye(r) - rows[curved].T @ (gamma[:, None] * rows[curved]))
         system[:r, r:], system[r:, :r] = -rows[kink].T, rows[kink]
         right = np.concatenate(
-            [rows[curved].T @ (2.0 * np.sqrt(self.lam * gamma) - 2.0 * gamma), np.ones(k)]
+            [rows[curved].T @ (2.0 * np.sqrt(height * gamma) - 2.0 * gamma), np.ones(k)]
         )
         solution, *_ = sl.lstsq(system, right, check_finite=False)
         return np.asarray(solution[:r])
 
-    def model(self, w: Floats) -> BinaryModel:
+    def model_at(self, w: Floats, b: float = 0.0) -> BinaryModel:
         """Return the model of `w`, given in the columns of ``space.factor``."""
         u = self.y * np.asarray(self.factor @ w)
         return self.space.model_from_factor(w, support=u <= 1.0 + ON_SUPPORT)

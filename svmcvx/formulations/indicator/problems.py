@@ -12,12 +12,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import cvxpy as cp
 import numpy as np
-import scipy.linalg as sl
-from scipy.optimize import brentq
 
 from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import Dual
@@ -25,12 +23,21 @@ from svmcvx.data import check_choice, check_number, check_weights
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, bound_space, usable
-from svmcvx.formulations.conic_loss.models import low_rank_gradient, minimised, relaxed_indicator
+from svmcvx.formulations.conic_loss.models import (
+    at_cardinality,
+    low_rank_gradient,
+    minimised,
+    relaxed_indicator,
+)
+from svmcvx.formulations.conic_loss.problems import root_of_curvature
+from svmcvx.formulations.conic_loss.statement import ConicFixedGamma
 from svmcvx.formulations.indicator.statement import (
     L0,
+    BigMRelaxation,
     CountingStatement,
     IndicatorStatement,
     Ramp,
+    ZeroOne,
     l0_statement,
     zero_one_statement,
 )
@@ -85,38 +92,23 @@ def relaxed_point(
     # unit, γ too.
     mean = float(np.mean(np.einsum("ij,ij->i", G, G))) or 1.0
     H = G / math.sqrt(mean)
+
+    def solve(lam: float) -> tuple[RelaxedPoint, Floats]:
+        # From the first ridge each time: a point whose covariance has vanished cannot regain it.
+        point = _minimise(H, weight, lam, stop)
+        return point, point.z
+
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            point = (
-                _minimise(H, weight, lam * mean, stop)
-                if lam is not None
-                else _balanced(H, weight, float(k or 0), stop)
-            )
+            if lam is not None:
+                point, _ = solve(lam * mean)
+            else:
+                k = float(k or 0)
+                point = at_cardinality(solve, weight, lam=4.0 / k, allowance=k)
     except np.linalg.LinAlgError:
         # Prices beyond the range of floating point: there are other heuristics.
         return None
     return RelaxedPoint(point.w / math.sqrt(mean), point.z, point.gamma / mean, point.lam / mean)
-
-
-def _balanced(G: Floats, weight: Floats, k: float, stop: Callable[[], bool]) -> RelaxedPoint:
-    """Minimise P for the λ at which Σ s z = k."""
-    tried: list[tuple[float, RelaxedPoint]] = []
-
-    def excess(logarithm: float) -> float:
-        # From the first ridge each time: a point whose covariance has vanished cannot regain it.
-        point = _minimise(G, weight, math.exp(logarithm), stop)
-        tried.append((math.log(max(float(weight @ point.z) / k, 1e-9)), point))
-        return tried[-1][0]
-
-    begin = math.log(4.0 / k)
-    end, first = begin, excess(begin)
-    # The sum falls as λ rises.
-    while tried[-1][0] * first > 0 and abs(end - begin) < 30.0 and not stop():
-        begin, end = end, end + math.copysign(1.5, first)
-        excess(end)
-    if tried[-1][0] * first < 0 and not stop():
-        brentq(excess, begin, end, xtol=1e-6, maxiter=30, disp=False)
-    return min(tried, key=lambda item: abs(item[0]))[1]
 
 
 def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -> RelaxedPoint:
@@ -195,20 +187,38 @@ def ramp_pool(counting: L0, earlier: Floats | None) -> tuple[Incumbent, ...]:
 # The programs
 
 
-def feasible_gamma(G: Floats, gamma: Floats | None) -> Floats:
-    r"""Return γ > 0 with :math:`I - \sum_i \gamma_i g_i g_i' \succ 0`: `gamma` scaled, mixed."""
+# The γ of the conic relaxation as far as the builder knows it, and 1/‖x_i‖² up to a factor.
+GAMMAS = ("best", "norms")
+
+
+def perspective_gamma(
+    statement: ZeroOne, gamma: Any, relaxation: RelaxedPoint | None, *, relax: bool
+) -> Floats:
+    r"""Return γ with :math:`I - \sum_i \gamma_i g_i g_i' \succeq 0`; positive for integer z."""
+    G = statement.geometry.G
 
     def scaled(part: Floats, least: float) -> Floats:
         return part / max(float(np.linalg.eigvalsh((G * part[:, None]).T @ G)[-1]), least)
 
-    mixed = scaled(np.ones(G.shape[0]), 1e-6)
-    if gamma is not None:
-        mixed = 0.95 * scaled(gamma, 1.0) + 0.05 * mixed
+    if not isinstance(gamma, str):
+        given = per_observation(gamma, statement.space, "gamma")
+        if not (relax or given.all()):
+            raise DataError("gamma must be positive where z is integer; pass relax=True, or more")
+        return given
+    check_choice(gamma, "gamma", GAMMAS)
+    squares = np.einsum("ij,ij->i", G, G)
+    if gamma == "norms":
+        found = scaled(statement.weight / np.maximum(squares, 1e-9 * squares.max()), 0.0)
+        return found * (1.0 - 1e-6)
+    mixed = scaled(statement.weight, 1e-6)
+    if relaxation is not None:
+        share = 0.0 if relax else 0.05
+        mixed = (1.0 - share) * scaled(relaxation.gamma, 1.0) + share * mixed
     return mixed * (1.0 - 1e-6)
 
 
 def perspective_rows(
-    w: cp.Variable, z: cp.Variable, u: cp.Expression, G: Floats, gamma: Floats
+    w: cp.Variable, z: cp.Variable, u: cp.Expression, G: Floats, gamma: Floats, root: Floats
 ) -> tuple[cp.Expression, list[cp.Constraint]]:
     """Return ‖w‖² − Σ γ(1−u)² + Σ γ(a²/z + c²/(1−z)) with a − c = 1 − u, and its constraints.
 
@@ -218,8 +228,6 @@ def perspective_rows(
     n = gamma.size
     a, c = cp.Variable(n, name="shortfall"), cp.Variable(n, name="excess")
     p, q = cp.Variable(n, name="shortfall_cost"), cp.Variable(n, name="excess_cost")
-    spectrum, basis = sl.eigh(np.eye(G.shape[1]) - (G * gamma[:, None]).T @ G)
-    root = np.sqrt(np.maximum(spectrum, 0.0))[:, None] * basis.T
     convex = cp.sum_squares(root @ w) + 2 * (G.T @ gamma) @ w - float(gamma.sum())
     constraints = [
         (a - c == 1 - u).set_label("split"),
@@ -235,29 +243,59 @@ def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
     """Return the user's M per observation of positive weight; None for "auto" or allowed None."""
     if (isinstance(M, str) and M == "auto") or (M is None and optional):
         return None
-    data = space.data
     if isinstance(M, str) or M is None:
         raise DataError(f"M must be 'auto', a positive number or one an observation, got {M!r}")
     if np.ndim(M) == 0:
-        return np.full(data.n, check_number(M, "M", "(0, inf)"))
-    whole = np.shape(M) != (data.n,)
-    values = check_weights(M, data.rows if whole else data.n, name="M")
-    return values[data.index] if whole else values
+        return np.full(space.data.n, check_number(M, "M", "(0, inf)"))
+    return per_observation(M, space, "M")
+
+
+def per_observation(values: Any, space: FeatureSpace, name: str) -> Floats:
+    """Return numbers ≥ 0 of the observations of positive weight, for either indexing."""
+    data = space.data
+    whole = np.shape(values) != (data.n,)
+    found = check_weights(values, data.rows if whole else data.n, name=name)
+    return found[data.index] if whole else found
 
 
 class DroppingProblem(FormulationProblem):
-    """A mixed-integer program that drops observations."""
+    """A mixed-integer program that drops observations, or its relaxation with z in [0, 1]."""
 
     @property
     def M(self) -> Floats | None:
         """Values of M of observations of positive weight; None in a perspective form without."""
-        found: Floats | None = self.formulation.M
+        found: Floats | None = getattr(self.formulation, "M", None)
         return found
 
     @property
     def incumbent(self) -> Incumbent | None:
-        found: Incumbent | None = self.formulation.incumbent
+        """The best feasible point of the program with integers that the builder knows."""
+        stated = getattr(self.formulation, "program", self.formulation)
+        found: Incumbent | None = getattr(stated, "incumbent", None)
         return found
+
+    def recover(self) -> RecoveredPoints:
+        return self.recover_integers() if self.is_mixed_integer() else super().recover()
+
+    def recover_integers(self) -> RecoveredPoints:
+        """Return the points of a kept set, the solver's, and the incumbent."""
+        raise NotImplementedError
+
+    def model_at_variables(self) -> BinaryModel | None:
+        """Return the model of ``w``, ``b``, both scaled to the margins that a statement demands."""
+        statement: Any = self.formulation
+        model: Any = super().model_at_variables()
+        if model is None or not isinstance(statement, (CountingStatement, BigMRelaxation)):
+            return cast("BinaryModel | None", model)
+        found = self.var_dict
+        for attempt in range(3):
+            divisor = statement.divisor(model, np.asarray(found["z"].value) < 0.5, attempt)
+            if divisor is None:
+                break
+            for name in found.keys() & {"w", "b"}:
+                found[name].value = found[name].value / divisor
+            model = super().model_at_variables()
+        return cast("BinaryModel | None", model)
 
     @property
     def bound_survives_constraints(self) -> bool:
@@ -295,7 +333,7 @@ class CountingProblem(DroppingProblem):
     gamma: Floats | None = None
     relaxed_duals: tuple[Dual, ...] = ()
 
-    def recover(self) -> RecoveredPoints:
+    def recover_integers(self) -> RecoveredPoints:
         """Return the kept set's machine, the solver's point, the incumbent; γ of the relaxation."""
         w, b, kept = self.solver_point()
         models = [
@@ -303,24 +341,6 @@ class CountingProblem(DroppingProblem):
             *self.formulation.incumbent_models(),
         ]
         return RecoveredPoints(models, list(self.relaxed_duals))
-
-    def model_at_variables(self) -> BinaryModel | None:
-        """Return the model of ``w``, ``b``, both scaled to kept margins of 1; None without any."""
-        w, b, kept = self.solver_point()
-        if w is None:
-            return None
-        statement = self.formulation
-        model: BinaryModel = statement.model_at(w, b)
-        for attempt in range(3):
-            divisor = statement.divisor(model, kept, attempt)
-            if divisor is None:
-                break
-            w, b = w / divisor, b / divisor
-            self.var_dict["w"].value = w
-            if "b" in self.var_dict:
-                self.var_dict["b"].value = b
-            model = statement.model_at(w, b)
-        return model
 
     def start_of(self, point: Incumbent) -> dict[str, Any]:
         dropped = point.dropped
@@ -359,14 +379,21 @@ def _M_at(statement: IndicatorStatement, name: str, value: float) -> Floats:
     return M
 
 
-def _with_free_intercept(statement: L0 | Ramp) -> tuple[Any, ...]:
-    """Return C, z, ½‖w‖², the margins, and 1 − Mz below them."""
+def _indicators(statement: IndicatorStatement, relax: bool) -> tuple[cp.Variable, Any]:
+    """Return z, and the constraints that it is in [0, 1] where it has no integers."""
+    z = cp.Variable(statement.y.size, boolean=not relax, name="z")
+    return z, [(z >= 0).set_label("box_low"), (z <= 1).set_label("box_high")] if relax else []
+
+
+def _with_free_intercept(statement: L0 | Ramp, relax: bool) -> tuple[Any, ...]:
+    """Return C, z with its bounds, ½‖w‖², the margins, 1 − Mz below them, and the statement."""
     L, C = statement.space.factor, cp.Parameter(nonneg=True, name="C", value=statement.C)
     w, b = cp.Variable(L.shape[1], name="w"), cp.Variable(name="b")
-    z = cp.Variable(statement.y.size, boolean=True, name="z")
+    z, box = _indicators(statement, relax)
     u = cp.multiply(statement.y, L @ w + b)
     right = 1 - cp.multiply(margin_parameter(statement, C), z)
-    return C, z, 0.5 * cp.sum_squares(w), u, right
+    stated = BigMRelaxation.of(statement) if relax else statement
+    return C, z, box, 0.5 * cp.sum_squares(w), u, right, stated
 
 
 FORMS = ("big-m", "perspective")
@@ -381,6 +408,8 @@ def zero_one_mio(
     k: float | None = None,
     M: Any = "auto",
     form: str = "big-m",
+    gamma: Any = "best",
+    relax: bool = False,
     kernel: KernelLike = None,
     intercept: bool | str = True,
     incumbent: Model | Any = None,
@@ -417,6 +446,17 @@ def zero_one_mio(
         may have been cut off. None: the perspective form without big-M rows.
     form : "big-m" or "perspective"
         The latter has the stronger relaxation.
+    gamma : "best", "norms" or array-like of shape (n,)
+        γ of the perspective form, with :math:`\sum_i\gamma_i x_i x_i' \preceq I`. "best" (the
+        default) is that of the conic relaxation, which is minimised for up to 200 observations and
+        50 columns; with more it is proportional to s. "norms" is the largest multiple of
+        :math:`s_i/\|x_i\|^2`. ``solution.dual["gamma"]`` of :func:`svmcvx.fast.conic` is an optimal
+        one.
+    relax : bool
+        State the relaxation with :math:`z \in [0, 1]^n`, with `lam`: a convex problem, of which
+        each lower bound is one of the program. The big-M form is a hinge machine of the prices
+        :math:`\lambda s_i/M_i`; the perspective form, without big-M rows, the problem of
+        :func:`svmcvx.conic_fixed_gamma`.
     incumbent : Model or Solution, optional
         A classifier to start the search for an incumbent from, besides the builder's own
         heuristics.
@@ -440,6 +480,9 @@ def zero_one_mio(
     (3.0, 'mixed-integer')
     """
     check_choice(form, "form", FORMS)
+    numbers = not (M is None or isinstance(M, str))
+    if relax and (lam is None or (form == "perspective" and numbers)):
+        raise DataError("relax=True takes lam in place of k, and numbers M in the big-M form only")
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     statement = zero_one_statement(space, lam, k, "zero_one_mio")
     data, lam, k = space.data, statement.lam, statement.k
@@ -452,34 +495,38 @@ def zero_one_mio(
 
     name, value = ("k", k) if lam is None else ("lam", lam)
     parameter = cp.Parameter(nonneg=True, name=name, value=value)
-    G, weight, n = statement.geometry.G, data.weight, data.n
-    w, z = cp.Variable(G.shape[1], name="w"), cp.Variable(n, boolean=True, name="z")
+    G, weight = statement.geometry.G, data.weight
+    w, (z, constraints) = cp.Variable(G.shape[1], name="w"), _indicators(statement, relax)
     u = cp.multiply(data.y, space.factor @ w)
-    constraints: list[cp.Constraint] = []
     # Without a known feasible point there is no valid M; the perspective form can do without.
-    if form == "big-m" or (M is not None and statement.M is not None):
+    if form == "big-m" or not (relax or M is None or statement.M is None):
         constraints.append(
             (u >= 1 - cp.multiply(margin_parameter(statement, parameter), z)).set_label("margin")
         )
-    gamma = None
+    values: Floats | None = None
     objective: cp.Expression = cp.sum_squares(w)
+    stated: Any = statement
     if form == "perspective":
-        gamma = feasible_gamma(G, None if relaxation is None else relaxation.gamma)
-        objective, rows = perspective_rows(w, z, u, G, gamma)
+        values = perspective_gamma(statement, gamma, relaxation, relax=relax)
+        fixed = ConicFixedGamma(space, values, statement.price or 1.0)
+        objective, rows = perspective_rows(w, z, u, G, values, root_of_curvature(fixed))
         constraints += rows
+        stated = fixed if relax else statement
+    elif relax:
+        stated = BigMRelaxation.of(statement)
     if k is not None:
         constraints.append((weight @ z <= parameter).set_label("budget"))
     else:
         objective = objective + parameter * (weight @ z)
-    problem = CountingProblem(cp.Minimize(objective), constraints, statement, [parameter])
-    problem.gamma = gamma
+    problem = CountingProblem(cp.Minimize(objective), constraints, stated, [parameter])
+    problem.gamma = values
     if relaxation is not None:
         problem.relaxed_duals = ({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)},)
     return problem
 
 
 class RampProblem(DroppingProblem):
-    def recover(self) -> RecoveredPoints:
+    def recover_integers(self) -> RecoveredPoints:
         """Return the hinge machine of the kept set, the solver's point, and the incumbent."""
         statement = self.formulation
         w, b, kept = self.solver_point()
@@ -507,6 +554,7 @@ def ramp_mio(
     *,
     C: float = 1.0,
     M: Any = "auto",
+    relax: bool = False,
     kernel: KernelLike = None,
     incumbent: Model | Any = None,
     sample_weight: Any = None,
@@ -525,7 +573,7 @@ def ramp_mio(
 
     Parameters
     ----------
-    X, y, M, incumbent
+    X, y, M, relax, incumbent
         As for :func:`svmcvx.zero_one_mio`.
     C : float
         Weight of the losses, positive; 1 by default. The cvxpy parameter
@@ -549,7 +597,7 @@ def ramp_mio(
     counting = l0_statement(space, C)
     statement = Ramp(space, explicit=explicit_M(M, space, optional=False), C=counting.C)
     statement = replace(statement, pool=ramp_pool(counting, incumbent_margins(incumbent, counting)))
-    parameter, z, half, u, right = _with_free_intercept(statement)
+    parameter, z, box, half, u, right, stated = _with_free_intercept(statement, relax)
     # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is Cξ
     # instead, and its unit 1/C.
     unit = following(_unit, parameter, name="unit")
@@ -560,8 +608,9 @@ def ramp_mio(
         (u >= right - unit * xi).set_label("margin"),
         (xi >= 0).set_label("slack"),
         (unit * xi <= 2 * (1 - z)).set_label("ceiling"),
+        *box,
     ]
-    return RampProblem(cp.Minimize(half + loss), constraints, statement, [parameter])
+    return RampProblem(cp.Minimize(half + loss), constraints, stated, [parameter])
 
 
 def _unit(C: float) -> float:
@@ -575,6 +624,7 @@ def l0_mio(
     *,
     C: float = 1.0,
     M: Any = "auto",
+    relax: bool = False,
     kernel: KernelLike = None,
     incumbent: Model | Any = None,
     sample_weight: Any = None,
@@ -592,7 +642,7 @@ def l0_mio(
 
     Parameters
     ----------
-    X, y, M, incumbent
+    X, y, M, relax, incumbent
         As for :func:`svmcvx.zero_one_mio`.
     C : float
         Price of a margin below 1, positive; 1 by default. The cvxpy parameter
@@ -617,6 +667,7 @@ def l0_mio(
     earlier = incumbent_margins(incumbent, statement)
     pool, _ = counting_pool(statement, earlier, lam=2 * statement.C, k=None)
     statement = replace(statement, pool=pool)
-    parameter, z, half, u, right = _with_free_intercept(statement)
+    parameter, z, box, half, u, right, stated = _with_free_intercept(statement, relax)
     value = cp.Minimize(half + parameter * (statement.weight @ z))
-    return CountingProblem(value, [(u >= right).set_label("margin")], statement, [parameter])
+    constraints = [(u >= right).set_label("margin"), *box]
+    return CountingProblem(value, constraints, stated, [parameter])

@@ -60,8 +60,10 @@ from svmcvx.formulations.base import (
     check_price_or_limit,
     divided,
     full_entry,
+    usable,
 )
 from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.formulations.margin import PSVM, PenalisedPSVM
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.formulations.signed_rows import (
     ON_MARGIN,
@@ -707,6 +709,129 @@ class L0(CountingStatement):
     ) -> RecoveredPoints:
         """Return the model and multipliers μ = −α of the hard-margin machine (α, b) of a set."""
         return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
+
+
+@dataclass(frozen=True, eq=False)
+class BigMRelaxation(PSVM):
+    r"""A big-M program with :math:`z \in [0, 1]^n`, which is a hinge machine with bounded losses.
+
+    Let :math:`h_i` be the price of a dropped observation (λs_i, Cs_i, 2Cs_i of the ramp), and
+    :math:`M_i \ge 2` for the ramp, below which its z_i is of no use. The best z_i is :math:`(1 -
+    u_i)_+ / M_i`. With ½ on the norm,
+
+    .. math::
+        \min\; \tfrac12\|w\|^2 + \sum_i h_i \frac{(1 - u_i)_+}{M_i} \;\text{ s.t. }\; u_i \ge 1 -
+        M_i, \qquad
+        \max_{\alpha \ge 0}\; \sum_i \alpha_i - \sum_i (M_i\alpha_i - h_i)_+
+        - \tfrac12 \Big\|\sum_i \alpha_i y_i \varphi(x_i)\Big\|^2
+
+    and :math:`y'\alpha = 0` for a free intercept. Without the ½ (0-1 loss) it is twice the machine
+    of the prices h/2. A lower bound of it is one of the program.
+    """
+
+    name: ClassVar[str] = "big_m_relaxation"
+    _scalars: ClassVar[tuple[str, ...]] = ()
+    program: IndicatorStatement
+
+    @classmethod
+    def of(cls, program: IndicatorStatement) -> BigMRelaxation:
+        """Return the relaxation of a program whose M are known."""
+        kind = cls if program.space.intercept == "free" else PenalisedBigMRelaxation
+        return kind(program.space, 1.0, 1.0, program)
+
+    def at(self, **values: float) -> BigMRelaxation:
+        return self.of(self.program.at(**values))
+
+    @cached_property
+    def M(self) -> Floats:
+        """The values of M, at which a loss is h."""
+        M: Floats = np.maximum(np.asarray(self.program.M), self.program.slack_allowed)
+        return M
+
+    @cached_property
+    def prices(self) -> Bounded:
+        """The prices h of the machine with ½ on the norm."""
+        unit = max(self.program.slack_allowed, 1.0) / self.scale
+        return unit * self.program.price * exact(self.program.weight)
+
+    @property
+    def scale(self) -> float:
+        """The objective divided by that of the machine with ½ on the norm: a power of two."""
+        return 2.0 * self.program.half
+
+    @cached_property
+    def weight(self) -> Floats:
+        """The hinge losses' weights h/M; large where M is 0 and the margin must be at least 1."""
+        return np.asarray(self.prices.value) / np.maximum(self.M, 2.0**-200)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        return {**self.program.hyperparameters, "relax": True}
+
+    @property
+    def details(self) -> Mapping[str, Floats]:
+        return self.program.details
+
+    @property
+    def linear_variables(self) -> frozenset[str]:
+        """No variables: added constraints have no multipliers here."""
+        return frozenset()
+
+    def evidence(self, model: Any = None) -> None:
+        """Return None: the second checker has no big-M relaxation."""
+
+    def optimal_intercepts(self, model: BinaryModel) -> None:
+        """Return None: the bounds on the margins are not looked at."""
+
+    def explain(self, status: str) -> str:
+        return self.program.explain(status)
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        shortfall = positive_part(1.0 - self.margins_of(model))
+        if not (shortfall.upper <= self.M).all():
+            return Evaluation(math.inf, 0.0)
+        losses = total(self.prices * shortfall / np.maximum(self.M, 2.0**-200))
+        norm = self.program.half * self.penalty(model)
+        return Evaluation.of(regulariser=norm, losses=self.scale * losses)
+
+    def largest_multiplier(self) -> float:
+        """Return a number with finite sums and squares: no multiplier is bounded."""
+        return 2.0**400
+
+    def minus_conjugate(self, dual: Dual) -> Bounded:
+        alpha = exact(self.alpha(dual))
+        return total(alpha) - total(positive_part(self.M * alpha - self.prices))
+
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        return self.scale * super().evaluate_dual(dual)
+
+    def recover_from(
+        self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
+    ) -> RecoveredPoints:
+        """Return the points of the hinge machine, the solver's, and multiples within all bounds."""
+        w, b, alpha = variables["w"], variables.get("b", 0.0), multipliers["margin"]
+        points = RecoveredPoints([], []) if alpha is None else self.recover(alpha / self.scale)
+        if usable((w, b)):
+            points.models.append(self.model_at(w, float(b)))
+        for model in tuple(points.models):
+            if (divisor := self.divisor(model)) is not None:
+                points.models.append(divided(model, divisor, model.intercept / divisor))
+        return points
+
+    def divisor(self, model: BinaryModel, *_: Any) -> float | None:
+        """Return the divisor nearest to 1 after which margins are at least 1 − M; None for 1."""
+        u, least = self.margins_of(model).lower, 1.0 - self.M
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = least / u
+        # Multiples are computed with a relative rounding error of less than 1e-12.
+        low = float(np.max(factor[least > 0.0], initial=0.0)) * (1.0 + 1e-12)
+        high = float(np.min(factor[(least < 0.0) & (u < 0.0)], initial=math.inf)) * (1.0 - 1e-12)
+        multiple = min(max(1.0, low), high)
+        return None if multiple == 1.0 else 1.0 / multiple
+
+
+class PenalisedBigMRelaxation(BigMRelaxation, PenalisedPSVM):
+    """The relaxation with a penalised intercept or none."""
 
 
 def zero_one_statement(space: FeatureSpace, lam: Any, k: Any, caller: str) -> ZeroOne:

@@ -1,0 +1,119 @@
+"""Root bounds of relaxations beside the proved optimum of the 0-1 loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svmcvx import fast
+from svmcvx.arguments import check_shared, documented, intercept_kind, known_arguments
+from svmcvx.formulations.indicator.problems import zero_one_mio
+from svmcvx.kernels import KernelLike
+from svmcvx.solution import Solution
+from svmcvx.solve import solve
+from svmcvx.system.deadline import time_limited
+
+COLUMNS = ("hinge", "big_m", "perspective", "conic")
+
+
+@known_arguments
+@documented
+def relaxation_gaps(
+    X: Any,
+    y: Any,
+    *,
+    lam: float | Sequence[float] = 1.0,
+    kernel: KernelLike = None,
+    intercept: bool | str = True,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+) -> pd.DataFrame:
+    r"""Bound the exact 0-1 loss from below by its relaxations, and compare them with its optimum.
+
+    All numbers are values of one problem, in its own scale; a machine with ½‖w‖² and costs C has C
+    = λ/2, and half the value.
+
+    .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1]
+
+    Parameters
+    ----------
+    lam : float or sequence of float
+        Price λ of a margin below 1; 1 by default. Each has a row and a like share of the time, of
+        which the search may take half.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by λ. All columns but the gaps are ends of certificates:
+
+        ``optimum``, ``at_least``
+            Value of the best model of :func:`svmcvx.fast.zero_one`, and its lower bound.
+        ``hinge``
+            Twice the optimum of the pSVM (p = 1, penalised intercept) with C = λ/(2M), for the
+            largest of the M of the next column.
+        ``big_m``
+            ``zero_one_mio(relax=True)``: an M for each observation, from the best model.
+        ``perspective``
+            ``zero_one_mio(form="perspective", gamma="norms", relax=True)``.
+        ``conic``
+            :func:`svmcvx.fast.conic`: the perspective relaxation at the best γ.
+        ``hinge_gap``, ``big_m_gap``, ``perspective_gap``, ``conic_gap``
+            :math:`100\,(\text{optimum} - \text{bound})/\text{optimum}`, in percent.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+
+    Notes
+    -----
+    Source of the relaxations and of the gap: [CepedaGomezHan], § 2 and 3.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="spread", seed=0)
+    >>> row = sx.relaxation_gaps(X, y, lam=2.0).iloc[0]
+    >>> bool(row["hinge"] < row["perspective"] < row["conic"] < row["optimum"])
+    True
+    """
+    check_shared({"tol": tol, "time_limit": time_limit})
+    prices: list[Any] = np.ravel(np.asarray(lam)).tolist()
+    data = {"kernel": kernel, "sample_weight": sample_weight}
+    rows = []
+    for price in prices:
+        shared: dict[str, Any] = {**data, "lam": price, "intercept": intercept}
+        part = None if time_limit is None else time_limit / len(prices)
+        with time_limited(part):
+            half = None if part is None else part / 2.0
+            exact = fast.zero_one(X, y, tol=tol, time_limit=half, **shared)
+            rule: dict[str, Any] = {**shared, "incumbent": exact, "relax": True}
+            big_m = zero_one_mio(X, y, **rule)
+            norms = zero_one_mio(X, y, form="perspective", gamma="norms", **rule)
+            found = {
+                "big_m": _bound(solve(big_m, tol=tol)),
+                "perspective": _bound(solve(norms, tol=tol)),
+                "conic": _bound(fast.conic(X, y, tol=tol, **shared)),
+            }
+            found["hinge"] = found["big_m"]
+            if largest := 0.0 if big_m.M is None else float(big_m.M.max()):
+                # No larger than the quotient.
+                C = math.nextafter(price / (2.0 * largest), 0.0)
+                kind = intercept_kind(intercept, own="penalised")
+                hinge = fast.psvm(X, y, C=C, p=1.0, intercept=kind, tol=tol, **data)
+                found["hinge"] = 2.0 * _bound(hinge)
+        optimum = exact.certificate.upper
+        gaps = {f"{name}_gap": 100.0 * (1.0 - found[name] / optimum) for name in COLUMNS}
+        ends = {"optimum": optimum, "at_least": _bound(exact)}
+        rows.append(ends | {name: found[name] for name in COLUMNS} | gaps)
+    return pd.DataFrame(rows, index=pd.Index(prices, name="lam", dtype=float), dtype=float)
+
+
+def _bound(solution: Solution) -> float:
+    """Return the lower end, 0 without any: no objective is negative."""
+    return solution.certificate.lower or 0.0
