@@ -13,6 +13,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -29,7 +30,7 @@ from svmcvx.data import BinaryData, Features, check_choice, check_features
 from svmcvx.display import ShortRepr, html_block, html_fields, listed, quantity, rounded
 from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
-from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
+from svmcvx.kernels.columns import KernelColumns
 from svmcvx.system.files import atomic_write, read_archive
 from svmcvx.system.memory import SMALL_ENTRIES
 
@@ -167,10 +168,8 @@ def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
     # A column of a table comes as objects of one type.
     for kind, stored in ((str, str), ((bool, np.bool_), bool), ((int, np.integer), np.int64)):
         if all(isinstance(label, kind) for label in classes):
-            try:
+            with suppress(OverflowError):
                 return classes.astype(stored)
-            except OverflowError:
-                break
     raise DataError(
         "labels that are neither numbers nor strings cannot be stored; encode them before training"
     )
@@ -276,9 +275,8 @@ def kernel_blocks(
 
 def kernel_columns(kernel: Kernel, vectors: Features | None, X: Features) -> KernelColumns | None:
     """Return the kernel matrix between rows and support vectors, None if it comes in blocks."""
-    if vectors is None or isinstance(kernel, CallableKernel):
-        return None
-    return KernelColumns(kernel, X, vectors, tile_entries=TILE_ENTRIES)
+    blocks = vectors is None or isinstance(kernel, CallableKernel)
+    return None if blocks else KernelColumns(kernel, X, vectors)
 
 
 def kernel_sums(
@@ -499,9 +497,6 @@ def packed(members: Sequence[Any]) -> Members | None:
     return Members(first.kernel, vectors, table, intercepts, [support], classes, first.n_features)
 
 
-_MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearModel, KernelModel)}
-
-
 def sums_by_class(later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
     """Return sums over pairs k < l of `later` for l and `earlier` for k, per class."""
     pairs = later.shape[1]
@@ -600,11 +595,8 @@ class OneVsModel(Model):
     def _described(self) -> dict[str, str]:
         kinds = dict.fromkeys(type(member).__name__ for member in self.members)
         scheme = "one against one" if self.scheme == "ovo" else "one against the rest"
-        return {
-            "Scheme": scheme,
-            "Members": f"{len(self.members)} × {listed(kinds)}",
-            **super()._described(),
-        }
+        members = f"{len(self.members)} × {listed(kinds)}"
+        return {"Scheme": scheme, "Members": members, **super()._described()}
 
     def without_support(self) -> Self:
         """Return the models without the rows they rest on."""
@@ -653,11 +645,11 @@ class OneVsModel(Model):
         classes, scheme = arrays["classes"], scalars["scheme"]
         # What the members decide between follows from the scheme.
         sides = [*combinations(classes, 2)] if scheme == "ovo" else [(0, 1)] * len(classes)
-        members = []
+        members: list[Any] = []
         for index, (member, side) in enumerate(zip(scalars["members"], sides, strict=True)):
             own = {name: arrays[f"member{index}_{name}"] for name in [*member["arrays"], "support"]}
             own["classes"] = np.array(side, dtype=classes.dtype if scheme == "ovo" else np.intp)
-            members.append(_MEMBERS[member["type"]]._from_state(member["scalars"], own))
+            members.append(_TYPES[member["type"]]._from_state(member["scalars"], own))
         return cls(scheme=scheme, members=tuple(members), classes=classes)
 
 
@@ -689,15 +681,12 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     with read_archive(path, what) as archive:
         if "header" not in archive.shapes:
             raise DataError(f"{path} is not {what}: it has no header")
-        header = json.loads(str(archive["header"]))
-        arrays = {name: archive[name] for name in archive.shapes if name != "header"}
+        arrays = {name: archive[name] for name in archive.shapes}
+        header = json.loads(str(arrays.pop("header")))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise DataError(f"{path} is not {what}: its header does not say so")
-    if header.get("version") != FORMAT_VERSION:
-        raise DataError(
-            f"{path} has model format {header.get('version')!r}, this svmcvx reads"
-            f" {FORMAT_VERSION}; upgrade svmcvx"
-        )
+    if (version := header.get("version")) != FORMAT_VERSION:
+        raise DataError(f"{path} has the format {version!r}, not {FORMAT_VERSION}; upgrade svmcvx")
     scalars: Any = header.get("scalars")
     if _digest(arrays, scalars) != header.get("digest"):
         raise DataError(

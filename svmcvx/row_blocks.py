@@ -38,8 +38,8 @@ from svmcvx.data import (
     check_labels,
     check_weights,
     check_whole,
+    checksum,
     coded_labels,
-    sums_of,
 )
 from svmcvx.errors import DataError, SolverFailed, optional
 from svmcvx.system import clock
@@ -72,7 +72,7 @@ class PieceDigests(NamedTuple):
     @classmethod
     def of(cls, piece: Piece) -> PieceDigests:
         """Return the digests of a block as it was loaded."""
-        return cls(*(0 if part is None else sums_of(part) for part in piece))
+        return cls(*(0 if part is None else checksum(part) for part in piece))
 
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -255,32 +255,29 @@ class RowBlocks:
         SolverUnavailable
             If pyarrow is not installed.
         """
-        parquet = optional("pyarrow.parquet", "parquet")
-        loaders: list[Rows] = []
-        lengths, chosen = [], ()
         found = files(paths, "paths")
+        dataset = optional("pyarrow.dataset", "parquet").dataset
+        with _reading("paths cannot be read as Parquet files", Exception):
+            parts = list(dataset(found, format="parquet").get_fragments())
+            schemas = [part.physical_schema for part in parts]
+            groups = [group for part in parts for group in part.split_by_row_group()]
+            lengths = [int(group.count_rows()) for group in groups]
         special = [name for name in (target, sample_weight) if name is not None]
-        for path in found:
-            with _reading(f"{path} cannot be read as a Parquet file", Exception):
-                reader = parquet.ParquetFile(path)
-            names = reader.schema_arrow.names
-            # The index of a frame is stored as a column, but is no feature.
-            index = (reader.schema_arrow.pandas_metadata or {}).get("index_columns", [])
-            others = [name for name in names if name not in (*special, *index)]
-            wanted = tuple(others if columns is None else columns)
+        # The index of a frame is stored as a column, but is no feature.
+        index = (schemas[0].pandas_metadata or {}).get("index_columns", [])
+        others = [name for name in schemas[0].names if name not in (*special, *index)]
+        wanted = tuple(others if columns is None else columns)
+        for path, names in zip(found, (schema.names for schema in schemas), strict=True):
             if missing := [name for name in (*wanted, *special) if name not in names]:
                 raise DataError(
                     f"{path} has no column {missing[0]!r}; its columns are {', '.join(names[:20])}"
                 )
-            if chosen and wanted != chosen:
+            if columns is None and len(names) != len(schemas[0].names):
                 raise DataError(
                     f"{path} has other columns than {found[0]}; name those of the features by"
                     " columns="
                 )
-            chosen = wanted
-            for group in range(reader.num_row_groups):
-                lengths.append(int(reader.metadata.row_group(group).num_rows))
-                loaders.append(_ParquetRows(path, group, wanted, target, sample_weight))
+        loaders: list[Rows] = [_ParquetRows(one, wanted, target, sample_weight) for one in groups]
         return cls._of_files(found, loaders, lengths, target is not None)
 
     @classmethod
@@ -460,28 +457,24 @@ class _NpyRows:
 class _ParquetRows:
     """A row group of a Parquet file."""
 
-    path: str
-    group: int
+    group: Any
     columns: tuple[str, ...]
     target: str | None
     weight: str | None
 
     def __call__(self) -> Piece:
-        beside = [name for name in (self.target, self.weight) if name is not None]
-        frame = self._read([*self.columns, *beside])
-        y, weight = (
-            None if name is None else frame[name].to_numpy() for name in (self.target, self.weight)
+        frame = self._read([*self.columns, *filter(None, (self.target, self.weight))])
+        beside = (
+            None if one is None else frame[one].to_numpy() for one in (self.target, self.weight)
         )
-        return Piece(frame[list(self.columns)].to_numpy(), y, weight)
+        return Piece(frame[list(self.columns)].to_numpy(), *beside)
 
     def labels(self) -> NDArray[Any] | None:
         return None if self.target is None else np.asarray(self._read([self.target])[self.target])
 
     def _read(self, columns: list[str]) -> Any:
-        parquet = optional("pyarrow.parquet", "parquet")
-        wrong = f"row group {self.group} of {self.path} cannot be read"
-        with _reading(wrong, Exception), parquet.ParquetFile(self.path) as reader:
-            rows = reader.read_row_group(self.group, columns=columns, use_threads=False)
+        with _reading(f"a row group of {self.group.path} cannot be read", Exception):
+            rows = self.group.to_table(columns=columns, use_threads=False)
             return rows.to_pandas(ignore_metadata=True)
 
 
@@ -665,17 +658,17 @@ class _TextRows:
         arrays = (X.data, y, X.indices, X.indptr)
         content = np.concatenate([array.view(np.uint8) for array in arrays])
         with suppress(OSError), atomic_write(self.binary) as stream:
-            stream.write(HEADER.pack(sums_of(content), X.nnz, y.size, X.indices.itemsize))
+            stream.write(HEADER.pack(checksum(content), X.nnz, y.size, X.indices.itemsize))
             stream.write(content.data)
         return Piece(X, y)
 
     def _read_binary(self) -> Piece:
         """Read the binary form, without a header: Python's parser is not safe in threads."""
         with open(self.binary, "rb") as stream:
-            checksum, entries, m, width = HEADER.unpack(stream.read(HEADER.size))
+            stored, entries, m, width = HEADER.unpack(stream.read(HEADER.size))
             content = np.fromfile(stream, np.uint8)
         sizes = [8 * entries, 8 * m, width * entries, width * (m + 1)]
-        if content.size != sum(sizes) or sums_of(content) != checksum:
+        if content.size != sum(sizes) or checksum(content) != stored:
             raise ValueError("the binary form is damaged")
         data, y, indices, indptr = np.split(content, np.cumsum(sizes[:-1]))
         index = f"i{width}"

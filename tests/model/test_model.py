@@ -2,6 +2,7 @@ import json
 import pickle
 import tracemalloc
 import zipfile
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import svmcvx as sx
+from svmcvx.kernels.columns import KernelColumns
 from svmcvx.model import KernelModel, LinearModel, MulticlassModel
 from tests.conftest import make_data
 
@@ -157,7 +159,8 @@ def test_a_kernel_model_needs_its_vectors():
 def test_large_predictions_go_block_by_block(monkeypatch):
     model = MODELS["rbf"]
     whole = model.decision_function(NEW)
-    monkeypatch.setattr("svmcvx.model.TILE_ENTRIES", 7)
+    small = partial(KernelColumns, tile_entries=7)
+    monkeypatch.setattr("svmcvx.model.KernelColumns", small)
     assert np.allclose(model.decision_function(NEW), whole, rtol=1e-12)
 
 

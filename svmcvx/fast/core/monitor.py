@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.certificate import SolverBound, check, relative_gap, status_of
-from svmcvx.data import CodedLabels, as_array, owned, sums_of
+from svmcvx.data import CodedLabels, as_array, checksum, owned
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.model import LinearModel
@@ -383,7 +383,7 @@ def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
         own = numbers.copy() if own is X else own
         yield own, replace(y, features=own) if isinstance(y, CodedLabels) and y.features is X else y
         return
-    before = sums_of(numbers)
+    before = checksum(numbers)
     try:
         yield X, y
     except (ArithmeticError, IndexError, RuntimeError, ValueError):
@@ -406,7 +406,7 @@ def _numbers(X: Any) -> Any:
 
 
 def _require_same(X: Any, before: int) -> None:
-    if sums_of(_numbers(X)) != before:
+    if checksum(_numbers(X)) != before:
         raise DataError(
             "X was changed while it was solved, by a callback or another thread: there is no answer"
             " for it; pass a copy"
