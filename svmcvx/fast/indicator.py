@@ -24,7 +24,6 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -341,9 +340,9 @@ class _Run:
         self.dual: Dual = {}
         self.bound: SolverBound | None = None
         self.proof: dict[str, NDArray[Any]] = {}
-        # Searches that prove the optimum in turn, the work of the next turn, and that expected.
+        # Searches that prove the optimum in turn, and the work of the next turn.
         self.searches: list[RoundSearch] = []
-        self.turn, self.expected = settings.turn, 0.0
+        self.turn = settings.turn
         # Bounds that join where the first searches do not end soon.
         self.later: list[RoundSearch] = []
 
@@ -421,27 +420,28 @@ class _Run:
         best = self.search.best
         return list(self.statement.recovered_models(~best.dropped, best.w, best.b))
 
-    def branch(self, exchange: Exchange | None) -> BranchAndBound:
-        return BranchAndBound(self.search, self.settings, exchange)
-
     def choose(self, exchange: Exchange) -> None:
-        """Choose the searches."""
-        takes = Directions.takes(self.search)
+        """Choose the searches, the one that is to begin first."""
+        search, settings, self.turn = self.search, self.settings, self.settings.turn
+        takes = Directions.takes(search)
         if self.method == "directions" and not takes:
             raise DataError(
                 "method='directions' takes data that differ in two columns or more, of comparable"
                 " sizes, and whose optimum keeps observations of both classes; leave method out"
             )
-        columns = column_count(self.search, self.settings.columns) if takes else 0
-        self.searches, self.turn = [], self.settings.turn
+        shared, self.searches = (search, settings, exchange), []
         if self.method != "directions":
-            self.searches.append(self.branch(exchange))
+            search.price_of_budget(float(self.dual["lam"]) if self.dual else None)
+            self.searches = [BranchAndBound(*shared)]
+        columns = column_count(search, settings.columns) if takes else 0
         if self.method == "directions" or (self.method == "auto" and columns):
-            self.searches.append(Directions(self.search, self.settings, exchange))
-            self.expected = work_of_directions(self.search.first.size, columns)
+            expected = work_of_directions(search.first.size, columns)
+            # Cells are no proof with a kernel.
+            ends_soon = expected <= LAG * settings.easy and search.statement.space.factor_is_data
+            self.searches.insert(0 if ends_soon else 1, Directions(*shared))
+            self.turn = max(self.turn, expected) if ends_soon else self.turn
         if self.method == "auto":
-            kinds = [kind for kind in (Covering, Partition) if kind.takes(self.search)]
-            self.later = [kind(self.search, self.settings, exchange) for kind in kinds]
+            self.later = [kind(*shared) for kind in (Covering, Partition) if kind.takes(search)]
 
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.
@@ -449,23 +449,18 @@ class _Run:
         Of those that end, the one that has proved more has longer turns.
         """
         running = list(self.searches)
-        lag = LAG if any(search.work for search in running) else 1.0
         while True:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
-                turn /= 1.0 if search is running[0] else lag
-                status = search.run(pool, partial(search.has_done, turn))
+                status = search.run(pool, turn / (1.0 if search is running[0] else LAG))
                 left = math.isfinite(min(search.open_bound, search.unresolved))
                 if status is Status.NUMERICAL and left and len(running) > 1:
                     running.remove(search)
                 elif status is not None:
                     return status
-                # After a short turn of the tree, one in which directions are expected to end.
-                if self.expected <= LAG * self.settings.easy:
-                    self.turn = max(self.turn, self.expected)
             if self.turn >= most or (len(running) == 1 and running[0].work >= most):
                 return None
-            self.turn, lag = LAG * self.turn, LAG
+            self.turn *= LAG
             if self.turn >= LONG:
                 running += self.later
                 self.searches += self.later
@@ -488,23 +483,19 @@ class _RampRun(_Run):
         given_up = ((u < 0.0)[search.copies] for u in _soft_margins(search))
         for dropped in chain(sets, given_up):
             search.descend(dropped)
-        self.searches = [self.branch(None)]
+        self.searches = [BranchAndBound(search, self.settings)]
         return self.in_turn(pool) or Status.NUMERICAL
 
     def models(self) -> list[Any]:
         return list(self.statement.incumbent_models())
 
 
-class _L0Run(_Run):
-    """The l0-norm hinge within a budget of work."""
-
-    name = "l0"
+class _CountingRun(_Run):
     search: CountingSearch
-    most = math.inf
 
     def begin(self) -> CountingSearch:
-        constants = self.constants((1.0, -1.0), zero_one_loss)
-        return CountingSearch(self.pooled(constants), self.monitor)
+        biases = (1.0, -1.0) if self.statement.geometry.free else (0.0,)
+        return CountingSearch(self.pooled(self.constants(biases, zero_one_loss)), self.monitor)
 
     def exchange(self, limit: float | None = None) -> Exchange:
         sets = [np.ones(self.search.first.size, dtype=bool)]
@@ -514,6 +505,13 @@ class _L0Run(_Run):
         exchange = Exchange(self.search, self.settings)
         exchange.begin(chain(sets, counting_starts(self.search)), limit)
         return exchange
+
+
+class _L0Run(_CountingRun):
+    """The l0-norm hinge within a budget of work."""
+
+    name = "l0"
+    most = math.inf
 
     def until_the_end(self, pool: Executor) -> Status:
         self.choose(self.exchange())
@@ -574,24 +572,14 @@ class _LocalL0Run(_L0Run):
             work.grow(short[np.argsort(u[short], kind="stable")[: settings.joining]])
 
 
-class _ZeroOneRun(_Run):
-    """The 0-1 loss: the tree, and the conic relaxation for what does not end soon."""
+class _ZeroOneRun(_CountingRun):
+    """The 0-1 loss, with the conic relaxation for what does not end soon."""
 
     name = "zero_one"
-    search: CountingSearch
     rng: np.random.Generator
 
-    def begin(self) -> CountingSearch:
-        constants = self.constants((0.0,), zero_one_loss)
-        search = CountingSearch(self.pooled(constants), self.monitor)
-        if self.earlier is not None:
-            search.try_set((self.earlier >= 1.0 - ON_MARGIN)[search.first])
-        return search
-
     def until_the_end(self, pool: Executor) -> Status:
-        search, settings = self.search, self.settings
-        exchange = Exchange(search, settings)
-        exchange.begin(counting_starts(search))
+        search, exchange = self.search, self.exchange()
         relaxed = search.best is None
         if relaxed:
             # Without a feasible point no M is known.
@@ -602,7 +590,7 @@ class _ZeroOneRun(_Run):
                 return status
         self.choose(exchange)
         if not relaxed:
-            status = self.in_turn(pool, settings.easy)
+            status = self.in_turn(pool, self.settings.easy)
             if status is not None:
                 return status
             self._relax(exchange)
@@ -610,10 +598,6 @@ class _ZeroOneRun(_Run):
             if status is not None:
                 return status
         return self.in_turn(pool) or Status.NUMERICAL
-
-    def branch(self, exchange: Exchange | None) -> BranchAndBound:
-        self.search.price_of_budget(float(self.dual["lam"]) if self.dual else None)
-        return super().branch(exchange)
 
     def _relax(self, exchange: Exchange) -> None:
         """Look for better points near that of the conic relaxation; keep its dual point."""

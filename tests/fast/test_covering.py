@@ -70,7 +70,7 @@ def test_the_bound_of_a_first_node_is_the_trees():
     search.proved = 0.0
     tree = BranchAndBound(search, SearchSettings())
     with ThreadPoolExecutor(1) as pool:
-        tree.run(pool, lambda: True)
+        tree.run(pool, 0.0)
     assert tree.proved == search.proved > 0.0
 
 

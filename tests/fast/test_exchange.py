@@ -120,10 +120,10 @@ def test_a_budget_that_no_soft_margin_meets_has_a_first_point():
 
 def test_the_tree_is_smaller_with_it(monkeypatch):
     X, y = sx.synthetic.outlier_data(100, 5, sigma=0.5, outliers="spread", seed=1)
-    found = sx.fast.zero_one(X, y, lam=1.0)
+    found = sx.fast.zero_one(X, y, lam=1.0, method="tree")
     for method in ("keep_up", "begin"):
         monkeypatch.setattr(Exchange, method, lambda *_: None)
-    without = sx.fast.zero_one(X, y, lam=1.0)
+    without = sx.fast.zero_one(X, y, lam=1.0, method="tree")
     nodes, most = (each.attempts[0].options["nodes"] for each in (found, without))
     assert nodes < 0.7 * most
     assert found.certificate.upper == pytest.approx(without.certificate.upper, rel=1e-9)

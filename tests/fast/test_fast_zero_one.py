@@ -127,8 +127,8 @@ def test_settings_steer_the_search_and_change_no_optimum():
 def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
     X, y = outlier_data(30, 2, sigma=0.5, seed=3)
     scaled = {name: value * 1e4 if name == "lam" else value for name, value in hyper.items()}
-    near = zero_one(X, y, intercept=False, max_iter=4, **hyper)
-    far = zero_one(0.01 * X, y, intercept=False, max_iter=4, **scaled)
+    near = zero_one(X, y, intercept=False, max_iter=4, method="tree", **hyper)
+    far = zero_one(0.01 * X, y, intercept=False, max_iter=4, method="tree", **scaled)
     assert 1e-4 * far.certificate.lower == pytest.approx(near.certificate.lower, rel=1e-6)
     assert 1e-4 * far.trace[:, 1:] == pytest.approx(near.trace[:, 1:], rel=1e-6, nan_ok=True)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,8 +30,7 @@ from scipy.optimize import linprog
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate.exactly import balanced
-from svmcvx.fast.search.exchange import Exchange
-from svmcvx.fast.search.state import CountingSearch, SearchSettings, norm_below
+from svmcvx.fast.search.state import CountingSearch, Support
 from svmcvx.fast.search.tree import RoundSearch
 from svmcvx.formulations.signed_rows import nearest_combination
 from svmcvx.solution import Status
@@ -60,24 +59,17 @@ CALL, LP_WORK = 3e4, 7.0
 SEPARABLE = 1e-10
 
 
-class _Set(NamedTuple):
-    rows: Rows
-    alpha: Floats
-    norm: float
-
-
 class Covering(RoundSearch):
     """A linear program over sets of rows of which no point keeps all."""
 
     search: CountingSearch
-    way, ends = "covering", False
+    way, ends, tasks = "covering", False, SETS
 
-    def __init__(
-        self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None
-    ) -> None:
-        super().__init__(search, settings, exchange, tasks=SETS)
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        search, self.queue = self.search, [(0.0,)]
         self.labels = search.statement.geometry.y[search.first] if search.free else None
-        self.sets: list[_Set] = []
+        self.sets: list[Support] = []
         # The solution: z, the squared norm over λ, and the multipliers over λ.
         self.z, self.norm, self.paid = np.zeros(search.weight.size), 0.0, np.zeros(0)
         self.bounds = [0.0]
@@ -88,29 +80,20 @@ class Covering(RoundSearch):
         """Whether losses have a price, and a set takes a fraction of a second."""
         return math.isinf(search.k) and search.H.size <= MOST
 
-    @property
-    def open_bound(self) -> float:
-        return self.bounds[-1]
-
-    def _begin(self, pool: Executor) -> Status | None:
-        return self._round(pool)
-
     def _round(self, pool: Executor) -> Status | None:
         """Add sets, solve the program, and search from its solution."""
-        search = self.search
         found = [self._violated(number) for number in range(self.tasks) if not self.stop[0]]
         new = [one for one in found if one is not None]
         self.sets += new
         self.nodes += len(new)
-        self.bounds.append(self._solve() if new else self.open_bound)
+        self.bounds.append(self._solve() if new else self.bounds[-1])
+        self.queue = [(self.bounds[-1],)]
         recent = self.bounds[-SLOW:]
         slow = len(self.bounds) > SLOW and recent[-1] <= recent[0] * (1.0 + RISE)
         if self.exchange is not None:
             for level in STARTS:
                 self.exchange.improve(self.z <= level, self.stop)
-            self.exchange.keep_up(self.work, self.stop)
-        self.proved = max(self.proved, search.proved_with(self.open_bound))
-        status = search.report(self.open_bound)
+        status = self._end_round()
         return Status.NUMERICAL if status is None and (slow or not new) else status
 
     def _solve(self) -> float:
@@ -129,19 +112,19 @@ class Covering(RoundSearch):
             program, np.append(search.weight, 1.0), -sp.hstack([covers, shares[:, None]])
         )
         if solved.status != 0:
-            return self.open_bound
+            return self.bounds[-1]
         self.z, self.norm = solved.x[:-1], float(solved.x[-1])
         paid = np.maximum(-solved.ineqlin.marginals, 0.0)
         # The largest multiple within the limits, rounding included.
         most = max(float((covers.T @ paid / search.weight).max()), float(shares @ paid))
         if not most > 0.0:
-            return self.open_bound
+            return self.bounds[-1]
         near = covers @ self.z + shares * self.norm < NEAR
         self.sets = [one for one, stays in zip(self.sets, near, strict=True) if stays]
         self.paid = paid[near] * ((1.0 - 2.0**-30) / most)
-        return max(lam * math.fsum(self.paid.tolist()) * (1.0 - 2.0**-40), self.open_bound)
+        return max(lam * math.fsum(self.paid.tolist()) * (1.0 - 2.0**-40), self.bounds[-1])
 
-    def _violated(self, number: int) -> _Set | None:
+    def _violated(self, number: int) -> Support | None:
         """Return a set whose inequality the solution violates, if one is found."""
         z, search = self.z, self.search
         order = np.argsort(z + self._rng.uniform(0.0, JITTER[number % 2], z.size), kind="stable")
@@ -169,9 +152,8 @@ class Covering(RoundSearch):
         mu = self._combination(rows)
         if self.labels is not None:
             mu = balanced(mu, self.labels[rows], math.inf)
-        rows, alpha = rows[mu > 0], mu[mu > 0]
-        norm = norm_below(search.H[rows], alpha)
-        return _Set(rows, alpha, norm) if self._value(norm, rows) < 1.0 else None
+        found = Support.of(search.H, rows, mu)
+        return found if self._value(found.norm, found.rows) < 1.0 else None
 
     def _value(self, norm: float, rows: Rows) -> float:
         """The left side of an inequality at the solution."""

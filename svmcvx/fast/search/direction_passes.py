@@ -57,14 +57,14 @@ NO_INTERCEPT = 1e300
 # in which it is cut in two.
 LOW, HIGH, FIRST, SECOND, BOUND, CUT, NUMBERS = range(7)
 # Largest number of matchings of a cell, and of times that its rows are sorted.
-MATCHINGS, SORTINGS = 6, 4
+MATCHINGS, SORTINGS = 4, 4
 # Moves of insertion for each row, on average, after which rows are sorted in another way.
 MOVED = 32
-# Largest number of thresholds of a class that are tried at the centre of a cell.
-TRIED = 200
 # Place of a power of two by its remainder modulo 67, of which 2 generates all.
 PLACE = np.zeros(67, dtype=np.int64)
 PLACE[[pow(2, i, 67) for i in range(64)]] = np.arange(64)
+# The factor that moves the lowest bit of byte i of a word to bit i of its highest byte.
+GATHER = np.uint64(0x0102040810204080)
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -211,15 +211,20 @@ def _bit(place):
 
 
 @compiled(inner=True, nogil=True)
-def _conflicts(heights, sizes, s, bits):
+def _conflicts(graph, sizes, s):
     """Mark the conflicts at s, 64 rows of the second class a word."""
-    m1, m2 = sizes
-    words = (m2 + 63) // 64
+    (heights, bits, marks, _, _, _, _), (m1, m2) = graph, sizes
+    words, packed = (m2 + 63) // 64, marks.view(np.uint64)
+    marks[m2:] = 0
     for a in range(m1):
+        for b in range(m2):
+            marks[b] = heights[a * m2 + b] < s
         for w in range(words):
-            found, begin = np.uint64(0), a * m2 + 64 * w
-            for b in range(min(64, m2 - 64 * w)):
-                found |= np.uint64(heights[begin + b] < s) << np.uint64(b)
+            found = np.uint64(0)
+            for i in range(8):
+                # The product has the eight marks in its first byte.
+                byte = (packed[8 * w + i] * GATHER) >> np.uint64(56)
+                found |= byte << np.uint64(8 * i)
             bits[a * words + w] = found
 
 
@@ -308,10 +313,9 @@ def _shared(bits, sizes, rests, enough):
 
 
 @compiled(inner=True, nogil=True)
-def _matched(weights, found, sizes, s, held, mates, graph, enough):
-    """Return the weight of a matching of the conflicts at s, without the rows that are held."""
-    heights, bits, masks, path, rests, equal = graph
-    _conflicts(heights, sizes, s, bits)
+def _matched(weights, found, sizes, held, mates, graph, enough):
+    """Return the weight of a matching of the marked conflicts, without the rows that are held."""
+    _, bits, _, masks, path, rests, equal = graph
     if equal:
         size, each = _begin(sizes, held, mates, masks), weights[0][0]
         return each * _match(bits, sizes, mates, masks, path, size, enough / each)
@@ -368,25 +372,48 @@ def _norm_below(V, rho, one, two):
 
 
 @compiled(inner=True, nogil=True)
-def _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low, bound):
-    """Return the least cost of thresholds of both classes with a sum of `s_low` or more, and with
-    squared norms of `norm` or more; `bound` if that is no less.
+def _cheapest(ends, sums, counts, V, rho, price, norm, s_low, enough):
+    """Return the least cost, if it is below the upper value, of thresholds of both classes with a
+    sum of `s_low` or more and squared norms of `norm` or more, and their places. Costs of at most
+    `enough` need no comparison.
     """
     lam, k, upper = price
-    best, first, s_low = math.inf, counts[1] + 1, s_low * LESS
-    for i in range(counts[0] + 1):
-        while first > 0 and ends[0][i] + ends[1][first - 1] >= s_low:
-            first -= 1
-        for j in range(first, counts[1] + 1):
-            dropped = (sums[0][i] + sums[1][j]) * LESS
-            if dropped > k or lam * dropped + norm >= min(best, upper):
+    best, one, two, s_low = upper, -1, -1, s_low * LESS
+    # Thresholds of a class that are compared, or excluded, together.
+    size = 1 + int(0.3 * math.sqrt(counts[0] + counts[1]))
+    for begin in range(0, counts[0] + 1, size):
+        end = min(begin + size, counts[0] + 1)
+        for start in range(0, counts[1] + 1, size):
+            # No pair of both parts has a smaller weight than the first one, or larger thresholds
+            # than the last one.
+            dropped = (sums[0][begin] + sums[1][start]) * LESS
+            if dropped > k or lam * dropped + norm >= best:
                 break
-            found = _norm_below(V, rho, ends[0][i], ends[1][j])
-            best = min(best, lam * dropped + max(found, norm))
-            if best * LESS <= bound:
-                return bound
-    # The pairs that were left out cost the upper value or more.
-    return best * LESS if best < upper else math.inf
+            stop = min(start + size, counts[1] + 1)
+            P, Q = ends[0][end - 1], ends[1][stop - 1]
+            if s_low > P + Q or lam * dropped + _norm_below(V, rho, P, Q) >= best:
+                continue
+            for i in range(begin, end):
+                for j in range(start, stop):
+                    dropped = (sums[0][i] + sums[1][j]) * LESS
+                    if dropped > k or lam * dropped + norm >= best:
+                        break
+                    if ends[0][i] + ends[1][j] >= s_low:
+                        found = max(_norm_below(V, rho, ends[0][i], ends[1][j]), norm)
+                        if lam * dropped + found < best:
+                            best, one, two = lam * dropped + found, i, j
+            if best <= enough:
+                return best, one, two
+    return best, one, two
+
+
+@compiled(inner=True, nogil=True)
+def _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low, bound):
+    """Return the least cost of thresholds, infinite if no less than the upper value; `bound` if it
+    is larger.
+    """
+    best, place, _ = _cheapest(ends, sums, counts, V, rho, price, norm, s_low, bound)
+    return max(best * LESS, bound) if place >= 0 else math.inf
 
 
 @compiled(inner=True, nogil=True)
@@ -406,7 +433,9 @@ def _bound_by_supports(
     s_low, s_high, square, lost, dropped, bound, V, rho = points
     held, base, mates, graph = scratch
     n1, work = weights[0].size, 0.0
-    for p in range(norms.size):
+    _conflicts(graph, sizes, s_low)
+    # The latest one is that of the best point.
+    for p in range(norms.size - 1, -1, -1):
         norm = max(norms[p], 4.0 * square / (s_high * s_high))
         kept = (lam * dropped + norm) * LESS
         if rho > 0.0 and kept < upper:
@@ -426,7 +455,7 @@ def _bound_by_supports(
         if is_lost:
             continue
         _copy(sizes, base, mates)
-        weight = _matched(weights, found, sizes, s_low, held, mates, graph, math.inf)
+        weight = _matched(weights, found, sizes, held, mates, graph, math.inf)
         work += float(sizes[0]) * sizes[1]
         other = _cost(price, square, (lost + weight + least[p]) * LESS, s_high)
         bound = max(bound, min(kept, other))
@@ -515,7 +544,8 @@ def _bound(cell, classes, price, shape, supports, scratch):
             if not at_low:
                 _copy(sizes, base, mates)
                 mate = mates
-            pairs = _matched(weights, found, sizes, s, held, mate, graph, enough - lost)
+            _conflicts(graph, sizes, s)
+            pairs = _matched(weights, found, sizes, held, mate, graph, enough - lost)
             weight = max(weight, (lost + pairs) * LESS)
             work += float(sizes[0]) * sizes[1]
         beyond = _cost(price, square, weight, s_high)
@@ -577,40 +607,23 @@ def _try_centre(cell, weights, price, shape, middles, lows, open_rows, best):
     V = 0.0
     for e in range(d):
         V += metric[e] * centre[e] * centre[e]
-    most = k if lam == 0.0 else min(k, best[0] / lam)
     counts = np.zeros(2, np.int64)
     for c in range(2):
         limit = (numbers[LOW] - numbers[SECOND - c]) * LESS
         _, counts[c], _ = _sort(
             weights[c], lows[c], middles[c], limit, numbers[FIRST + c], found[c], ends[c], sums[c]
         )
-        _, counts[c] = _highest(ends[c], sums[c], counts[c], most)
-    # Thresholds of better points have a sum of s or more.
-    s = numbers[LOW]
-    for _ in range(SORTINGS):
-        left = best[0] - lam * _least_weight(ends, sums, counts, s)
-        if not left > 0.0:
-            return
-        s = max(s, 2.0 * math.sqrt(V / left) * LESS)
-    first, last = counts[1] + 1, counts[1]
-    for i in range(counts[0] + 1):
-        while first > 0 and ends[0][i] + ends[1][first - 1] >= s:
-            first -= 1
-        while last >= 0 and sums[0][i] + sums[1][last] > most:
-            last -= 1
-        for j in range(first, last + 1, 1 + max(last - first, 0) // TRIED):
-            one, two = ends[0][i], ends[1][j]
-            # A lower threshold of one class may cost less by its intercept.
-            if rho > 0.0 and two > 0.0 and 0.5 * rho * (one - two) * two > V:
-                one = two + 2.0 * V / (rho * two)
-            elif rho > 0.0 and one > 0.0 and 0.5 * rho * (two - one) * one > V:
-                two = one + 2.0 * V / (rho * one)
-            total, m = one + two, 0.5 * (one - two)
-            if total > 0.0:
-                value = lam * (sums[0][i] + sums[1][j]) + 4.0 * (V + rho * m * m) / (total * total)
-                if value < best[0]:
-                    best[0], best[1], best[2] = value, one, two
-                    best[3:] = centre
+    price = lam, k, best[0]
+    value, i, j = _cheapest(ends, sums, counts, V, rho, price, 0.0, numbers[LOW], -math.inf)
+    if i >= 0:
+        one, two = ends[0][i], ends[1][j]
+        # A lower threshold of one class may cost less by its intercept.
+        if rho > 0.0 and two > 0.0 and 0.5 * rho * (one - two) * two > V:
+            one = two + 2.0 * V / (rho * two)
+        elif rho > 0.0 and one > 0.0 and 0.5 * rho * (two - one) * one > V:
+            two = one + 2.0 * V / (rho * one)
+        best[0], best[1], best[2] = value, one, two
+        best[3:] = centre
 
 
 @compiled(nogil=True, allocates=True)

@@ -15,17 +15,15 @@ import heapq
 import math
 from concurrent.futures import Executor
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.fast.search.direction_passes import BOUND, CUT, HIGH, NO_INTERCEPT, NUMBERS, bound_cells
-from svmcvx.fast.search.exchange import Exchange
-from svmcvx.fast.search.state import CountingSearch, SearchSettings, norm_below
+from svmcvx.fast.search.state import CountingSearch, Support
 from svmcvx.fast.search.tree import RoundSearch
-from svmcvx.formulations.signed_rows import Incumbent
 from svmcvx.solution import Status
 
 # Pairs of open rows of a cell up to which conflicts are looked for, of 8 bytes each.
@@ -49,25 +47,15 @@ DEPENDENT = 1e-3
 UNCUT, LOWERED = 255, 1.0 - 2.0**-34
 
 
-class Support(NamedTuple):
-    """Rows and multipliers of a least-norm point, a bound on its norm, and the least weight."""
-
-    rows: NDArray[np.intp]
-    alpha: Floats
-    norm: float
-    least: float
-
-
 class Directions(RoundSearch):
     """A search over cells of directions."""
 
     search: CountingSearch
-    way = "directions"
+    way, beside = "directions", 0.1
 
-    def __init__(
-        self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None
-    ) -> None:
-        super().__init__(search, settings, exchange, tasks=1)
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        search = self.search
         H = _without_intercept(search)
         self.columns = np.flatnonzero(H.any(axis=0))
         H = H[:, self.columns]
@@ -91,11 +79,8 @@ class Directions(RoundSearch):
         self.shape = np.ldexp(1.0, -2 * self.exponents), rho, PAIRS
         self.supports: list[Support] = []
         self.cells, self.unused = np.empty((0, 2 * d + NUMBERS)), list[int]()
-        # Bound, number and place of each open cell.
-        self.queue: list[tuple[float, int, int]] = []
         # Numbers of the cells that were cut, with the coordinates.
         self.cuts: list[tuple[int, int]] | None = []
-        self._supported: Incumbent | None = None
 
     @staticmethod
     def takes(search: CountingSearch) -> bool:
@@ -127,24 +112,28 @@ class Directions(RoundSearch):
         cells[sides, d + sides // 2] = 0.0
         # A side that cannot be bounded in time is cut in its first coordinate.
         cells[:, 2 * d + CUT] = np.where(sides < 2, 1.0, 0.0)
-        return self._end_round(self._add(cells, pool), TASKS)
+        self.work += self._add(cells, pool)
+        return self._end_round()
 
     def _round(self, pool: Executor) -> Status | None:
         """Cut the most promising cells in two, again and again until that was some work."""
-        work = 0.0
-        while self.queue and work < ROUND * self.settings.round_work and not self.stop[0]:
-            work += self._cut(pool)
-            self.tasks = min(2 * self.tasks, TASKS)
-        return self._end_round(work, TASKS)
+        whole = ROUND * self.settings.round_work
+        end = self.work + whole
+        while self.queue and self.work < end and not self.stop[0]:
+            work = self._cut(pool)
+            self.work += work
+            # As many as take the work of a round, at most.
+            most = max(int(self.tasks * whole / max(work, 1.0)), 1)
+            self.tasks = min(2 * self.tasks, TASKS, most)
+        return self._end_round()
 
     def _cut(self, pool: Executor) -> float:
         """Cut the most promising cells in two; return the work."""
         search, d = self.search, self.columns.size
         upper, places = search.cutoff, list[int]()
-        full = 8.0 * len(self.queue) * self.cells.shape[1] > self.settings.memory
         while self.queue and len(places) < self.tasks:
-            # The last entry of a heap can be removed without changing the others.
-            bound, number, place = self.queue.pop() if full else heapq.heappop(self.queue)
+            # Bound, number and place of an open cell.
+            bound, number, place = self._next(8.0 * self.cells.shape[1])
             self.unused.append(place)
             cut = int(self.cells[place, 2 * d + CUT])
             # Cells above one that cannot be resolved do not raise what is proved.
@@ -213,29 +202,20 @@ class Directions(RoundSearch):
 
     def _update_supports(self) -> None:
         """Add the support of a new incumbent."""
-        search, best = self.search, self.search.best
-        if best is None or best is self._supported or not best.w.any():
-            return
-        self._supported = best
-        rows = np.flatnonzero(~best.dropped[search.first])
-        alpha = search.refit(~best.dropped[search.first])
-        if alpha is not None:
-            used = alpha > 0
-            norm = norm_below(search.H[rows[used]], alpha[used])
-            least = float(search.weight[rows[used]].min())
-            self.supports.append(Support(rows[used], alpha[used], norm, least))
-            del self.supports[:-SUPPORTS]
+        new = self.search.support
+        if new is not None and new.rows.size and all(new is not one for one in self.supports):
+            self.supports = [*self.supports, new][-SUPPORTS:]
 
     def _packed_supports(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
         places = np.empty(len(self.G), dtype=np.int64)
         places[np.concatenate(self.members)] = np.arange(len(self.G))
-        begins = np.cumsum([0, *(support.rows.size for support in self.supports)])
-        rows = [places[support.rows] for support in self.supports]
+        begins = np.cumsum([0, *(one.rows.size for one in self.supports)])
+        rows = [places[one.rows] for one in self.supports]
         return (
             begins.astype(np.int64),
             np.concatenate([np.empty(0, dtype=np.int64), *rows]),
-            np.array([support.norm for support in self.supports]),
-            np.array([support.least for support in self.supports]),
+            np.array([one.norm for one in self.supports]),
+            np.array([self.search.weight[one.rows].min() for one in self.supports]),
         )
 
     def _scratch(self) -> tuple[Any, ...]:
@@ -248,12 +228,13 @@ class Directions(RoundSearch):
         words = few_too // 64 + 1
         heights = np.empty(min(PAIRS, sizes[0] * sizes[1]))
         bits = np.empty(PAIRS // 64 + few, dtype=np.uint64)
+        marks = np.zeros(64 * words, dtype=np.uint8)
         masks = tuple(np.empty(words, dtype=np.uint64) for _ in range(3))
         path, near = np.empty(few, dtype=np.int64), np.empty((self.columns.size + 1) * few_too)
         return (
             (both(float), both(float), both(float)),
             (both(np.int64), both(float, 1), both(float, 1)),
-            (heights, bits, masks, path, both(float), self.equal),
+            (heights, bits, marks, masks, path, both(float), self.equal),
             (both(np.bool_), both(np.int64), both(np.int64), near),
         )
 

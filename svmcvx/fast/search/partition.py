@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Bools, Floats
 from svmcvx.fast.search.exchange import Exchange
-from svmcvx.fast.search.state import CountingSearch, SearchSettings
+from svmcvx.fast.search.state import CountingSearch
 from svmcvx.fast.search.tree import BranchAndBound, RoundSearch
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.indicator.statement import L0
@@ -45,10 +45,9 @@ class Partition(RoundSearch):
     search: CountingSearch
     way, ends = "partition", False
 
-    def __init__(
-        self, search: CountingSearch, settings: SearchSettings, exchange: Exchange | None = None
-    ) -> None:
-        super().__init__(search, settings, exchange, tasks=1)
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        search, self.queue = self.search, [(0.0,)]
         self.sides = [np.flatnonzero(search.statement.y == sign) for sign in (1.0, -1.0)]
         n, columns = search.statement.geometry.G.shape
         wanted = max(round(n / (ROWS * columns + MORE_ROWS)), 2)
@@ -59,7 +58,7 @@ class Partition(RoundSearch):
         assert best is not None  # noqa: S101 - without a budget constant scores are feasible
         self.norms = np.array([best.norm])
         self.dropped = (violated(best.u) * search.statement.weight)[None]
-        self._rng, self._bound = np.random.default_rng(0), 0.0
+        self._rng = np.random.default_rng(0)
 
     @staticmethod
     def takes(search: CountingSearch) -> bool:
@@ -69,34 +68,20 @@ class Partition(RoundSearch):
         linear = statement.space.is_linear and math.isinf(search.k)
         return bool(linear and fewest > 1 and statement.y.size <= MOST)
 
-    @property
-    def open_bound(self) -> float:
-        return self._bound
-
-    @property
-    def proof(self) -> dict[str, NDArray[Any]]:
-        """No arrays: the format has none for several trees."""
-        return {}
-
-    def _begin(self, pool: Executor) -> Status | None:
-        return None
-
     def _round(self, pool: Executor) -> Status | None:
         """Bound the blocks of another partition."""
-        search, before = self.search, self.work
         if self.block.max(initial=-1) != self.count - 1:
             self.block = self._spread()
         self._balance()
         members = [np.flatnonzero(self.block == number) for number in range(self.count)]
         lower, ended = zip(*[self._bounded(rows, pool) for rows in members], strict=True)
         mean = math.fsum(lower) / self.count * (1.0 - 2.0**-40)
-        self._bound = max(self._bound, mean * search.unit)
+        self.queue = [(max(self.open_bound, mean * self.search.unit),)]
         if not all(ended):
             self.limit *= 2.0
         elif self.count > 2:
             self.count -= 1
-        self.work, done = before, self.work - before
-        return self._end_round(done, 1)
+        return self._end_round()
 
     def _bounded(self, rows: NDArray[np.intp], pool: Executor) -> tuple[float, bool]:
         """Return a bound on a block, and whether it is the optimum; collect points."""
@@ -120,7 +105,7 @@ class Partition(RoundSearch):
         exchange.begin([np.ones(inner.first.size, dtype=np.bool_), *starts])
         tree = BranchAndBound(inner, self.settings, exchange)
         tree.record = None
-        status = tree.run(pool, lambda: tree.work >= self.limit)
+        status = tree.run(pool, self.limit)
         self.work += tree.work + exchange.work
         near = sorted(exchange.good.values(), key=lambda one: one[0])[:NEW]
         self._add([*filter(None, (self._margins(inner, kept) for _, kept in near))])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,6 +33,8 @@ from svmcvx.solution import Status
 # Sets of rows that are decided exactly, at most; and the entries of data for which that is tried
 # although there may be more sets.
 DECIDED = 500
+# Rows that a refit begins with, and that join at a time.
+JOINING = 300
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ class SearchSettings:
         Number of columns, the constant apart, up to which ``method="auto"`` searches directions, in
         turn with branch and bound.
     turn : float
-        Work of the first turn, which is branch and bound's. The first turn of directions has the
-        work that these are expected to take, if that is at most four times `easy`.
+        Work of the first turn, which is branch and bound's, unless directions are expected to end
+        within four times `easy`: these begin, with a turn of the work that they are expected to
+        take.
     """
 
     rounds: int = 2
@@ -97,6 +100,27 @@ class SearchSettings:
 def work_of_directions(n: int, columns: float) -> float:
     """Return a work within which most searches over directions end: 10·4^d cells of 100nd."""
     return float(1000.0 * 4.0**columns * n * columns)
+
+
+class Support(NamedTuple):
+    """Rows with positive multipliers, and a squared norm below which no point keeps them all."""
+
+    rows: NDArray[np.intp]
+    alpha: Floats
+    norm: float
+
+    @classmethod
+    def of(cls, H: Floats, rows: NDArray[np.intp], alpha: Floats) -> Support:
+        r"""Return the support with the norm :math:`(\sum\alpha)^2/\|H'\alpha\|^2`, from below."""
+        rows, alpha = rows[alpha > 0], alpha[alpha > 0]
+        terms = H[rows] * alpha[:, None]
+        # Each product is rounded once, each sum of a column correctly.
+        error = 2.0**-52 * np.abs(terms).sum(axis=0) * (1.0 + 2.0**-40)
+        sums = np.abs([math.fsum(column) for column in terms.T.tolist()])
+        size = norm_above(sums * (1.0 + 2.0**-52) + error)
+        below = total(Bounded(alpha)).lower_end
+        norm = down(down(below * below) / up(size * size)) if size > 0 else math.inf
+        return cls(rows, alpha, norm if rows.size else 0.0)
 
 
 @dataclass
@@ -150,6 +174,8 @@ class SearchState(ABC):
         self.objective_cap = math.inf
         self.proved = 0.0
         self.unresolved_bound = math.inf
+        # The support of the incumbent, if that is the least-norm point of a set.
+        self.support: Support | None = None
         self._rounds = 0
         self._tried: set[bytes] = set()
         for point in statement.pool:
@@ -287,25 +313,41 @@ class CountingSearch(SearchState):
     def _labels(self, rows: Bools | NDArray[np.intp]) -> Floats | None:
         return self.statement.geometry.y[self.first[rows]] if self.free else None
 
-    def refit(self, kept: Bools) -> Floats | None:
-        """Offer the least-norm point that keeps a set; return its multipliers on the set."""
-        labels, geometry = self._labels(kept), self.statement.geometry
-        found = least_norm(self.H[kept], labels)
-        if found is None:
-            return None
-        self.update_incumbent(geometry.incumbent(found.w / self.scale, found.b, violated))
-        return found.alpha if labels is None else balanced(found.alpha, labels, math.inf)
+    def refit(self, kept: Bools) -> Support | None:
+        """Offer the least-norm point that keeps a set; return its support."""
+        rows, geometry = np.flatnonzero(kept), self.statement.geometry
+        H, labels = self.H[rows], self._labels(rows)
+        # Few rows of many have a margin of 1: those that fall short of it join some.
+        some = np.zeros(rows.size, dtype=np.bool_)
+        some[:: rows.size // JOINING + 1] = True
+        while True:
+            found = least_norm(H[some], None if labels is None else labels[some])
+            if found is None:
+                return None
+            u = H @ found.w + (0.0 if labels is None else labels * found.b)
+            short = np.flatnonzero(~some & (u < 1.0 - 2.0**-40))
+            if not short.size:
+                break
+            some[short[np.argsort(u[short], kind="stable")[:JOINING]]] = True
+        point = geometry.incumbent(found.w / self.scale, found.b, violated)
+        self.update_incumbent(point)
+        alpha = found.alpha
+        if labels is not None:
+            alpha = balanced(alpha, labels[some], math.inf)
+        support = Support.of(self.H, rows[some], alpha)
+        if self.best is point:
+            self.support = support
+        return support
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
         """Offer a set's least-norm point, and exclude better points that drop the others."""
         price = 0.0
         if dropped.any() and self.lam > 0:
             price = down(self.lam * total(Bounded(self.weight[dropped])).lower_end)
-        rows, alpha = np.flatnonzero(kept), self.refit(kept)
-        leaf = None
-        if alpha is not None:
-            leaf = Leaf(rows[alpha > 0], 2.0 * alpha[alpha > 0])
-            bound = max(bound, norm_below(self.H[rows], alpha) + price)
+        rows, support, leaf = np.flatnonzero(kept), self.refit(kept), None
+        if support is not None:
+            leaf = Leaf(support.rows, 2.0 * support.alpha)
+            bound = max(bound, support.norm + price)
         if bound < self.cutoff:
             stop = self.monitor.out_of_time
             labels = self._labels(rows)
@@ -400,17 +442,3 @@ def _double(value: Fraction | int) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def norm_below(H: Floats, alpha: Floats) -> float:
-    r"""Return a number that is at most :math:`(\sum\alpha)^2/\|H'\alpha\|^2`."""
-    if not alpha.any():
-        return 0.0
-    terms = H * alpha[:, None]
-    # Each product is rounded once, each sum of a column correctly.
-    error = 2.0**-52 * np.abs(terms).sum(axis=0) * (1.0 + 2.0**-40)
-    size = norm_above(
-        np.abs([math.fsum(column) for column in terms.T.tolist()]) * (1.0 + 2.0**-52) + error
-    )
-    below = total(Bounded(alpha)).lower_end
-    return down(down(below * below) / up(size * size)) if size > 0 else math.inf

@@ -17,7 +17,6 @@ from __future__ import annotations
 import heapq
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, ClassVar, NamedTuple
 
@@ -68,33 +67,30 @@ class RoundSearch(ABC):
     Each entry of the queue, a heap, begins with its bound.
     """
 
-    # Whether a search that is not stopped ends with the optimum.
-    ends = True
-
     way: ClassVar[str]
+    # Whether a search that is not stopped ends with the optimum; nodes that are passed to threads
+    # in a round; and the work of the local search beside, in units of the search's own.
+    ends, tasks, beside = True, 1, 1.0
 
     def __init__(
-        self, search: Any, settings: SearchSettings, exchange: Exchange | None, tasks: int
+        self, search: Any, settings: SearchSettings, exchange: Exchange | None = None
     ) -> None:
         self.search, self.settings, self.exchange = search, settings, exchange
         self.queue: list[Any] = []
-        self.tasks, self.nodes, self.work, self.proved = tasks, 0, 0.0, 0.0
+        self.nodes, self.work, self.proved = 0, 0.0, 0.0
         self._begun, self.unresolved = False, math.inf
 
     @property
-    @abstractmethod
     def proof(self) -> dict[str, NDArray[Any]]:
-        """Arrays that prove the bound."""
-
-    def has_done(self, work: float) -> bool:
-        return self.work >= work
+        """Arrays that prove the bound, if the format has any."""
+        return {}
 
     @property
     def open_bound(self) -> float:
         return float(self.queue[0][0]) if self.queue else math.inf
 
-    def run(self, pool: Executor, enough: Callable[[], bool] = lambda: False) -> Status | None:
-        """Search to the end; None if `enough`, called before each round, is true earlier."""
+    def run(self, pool: Executor, most: float = math.inf) -> Status | None:
+        """Search to the end; None if it has done a work of `most` before."""
         self.search.unresolved_bound = self.unresolved
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None
@@ -102,28 +98,30 @@ class RoundSearch(ABC):
                 self._begun = True
                 status = self._begin(pool)
                 self.proved = max(self.proved, self.search.proved_with(self.open_bound))
-            while status is None and not enough():
+            while status is None and self.work < most:
                 status = self._round(pool)
         self.unresolved = self.search.unresolved_bound
         return status
 
-    @abstractmethod
-    def _begin(self, pool: Executor) -> Status | None: ...
+    def _begin(self, pool: Executor) -> Status | None:
+        """Return what ends the search before its first round."""
+        return None
 
     @abstractmethod
     def _round(self, pool: Executor) -> Status | None: ...
 
-    def _end_round(self, work: float, most: int) -> Status | None:
-        """Search beside the open part, and report; the round's work sets the next tasks."""
-        self.work += work
+    def _next(self, size: float) -> Any:
+        """Remove the most promising entry, the last one if all of this size exceed the memory."""
+        full = size * len(self.queue) > self.settings.memory
+        # The last entry of a heap can be removed without changing the others.
+        return self.queue.pop() if full else heapq.heappop(self.queue)
+
+    def _end_round(self) -> Status | None:
+        """Search beside the open part, and report."""
         if self.exchange is not None:
-            self.exchange.keep_up(self.work, self.stop)
+            self.exchange.keep_up(self.beside * self.work, self.stop)
         if self.open_bound >= self.search.cutoff:
             self.queue.clear()
-        if work < 0.5 * self.settings.round_work:
-            self.tasks = min(2 * self.tasks, most)
-        elif work > self.settings.round_work:
-            self.tasks = max(self.tasks // 2, 1)
         self.proved = max(self.proved, self.search.proved_with(self.open_bound))
         status: Status | None = self.search.report(self.open_bound)
         return status
@@ -133,19 +131,17 @@ class BranchAndBound(RoundSearch):
     """A search over decisions to keep or to drop an observation."""
 
     search: SearchState
-    way = "branch"
+    way, tasks = "branch", 2
 
-    def __init__(
-        self, search: SearchState, settings: SearchSettings, exchange: Exchange | None = None
-    ) -> None:
-        super().__init__(search, settings, exchange, tasks=2)
-        rows = search.rows
-        self.HT = np.ascontiguousarray(rows.T)
-        self.length = row_norms_above(search.H)
+    def __init__(self, *shared: Any) -> None:
+        super().__init__(*shared)
+        self.HT = np.ascontiguousarray(self.search.rows.T)
+        self.length = row_norms_above(self.search.H)
         r, n = self.HT.shape
         self.node_work = float(n * r * (r + 20))
-        self.expansions = int(min(settings.expansions, max(1, DIVE_WORK / (2 * self.node_work))))
-        self.queue: list[TreeNode] = []
+        self.expansions = int(
+            min(self.settings.expansions, max(1, DIVE_WORK / (2 * self.node_work)))
+        )
         self.record: TreeRecord | None = TreeRecord()
 
     @property
@@ -201,10 +197,8 @@ class BranchAndBound(RoundSearch):
         search, before = self.search, self.nodes
         upper = search.cutoff
         chosen: list[TreeNode] = []
-        full = len(self.queue) * (5.0 * self.HT.shape[1] + 200.0) > self.settings.memory
         while self.queue and len(chosen) < self.tasks:
-            # The last entry of a heap can be removed without changing the others.
-            node = self.queue.pop() if full else heapq.heappop(self.queue)
+            node = self._next(5.0 * self.HT.shape[1] + 200.0)
             if node.bound >= upper:
                 continue
             if node.undecided < 0:
@@ -233,7 +227,13 @@ class BranchAndBound(RoundSearch):
         best = min(found, key=lambda dived: dived.value, default=None)
         if best is not None and best.value < upper:
             search.try_point(best.point)
-        return self._end_round((self.nodes - before) * self.node_work, TASKS)
+        work = (self.nodes - before) * self.node_work
+        self.work += work
+        if work < 0.5 * self.settings.round_work:
+            self.tasks = min(2 * self.tasks, TASKS)
+        elif work > self.settings.round_work:
+            self.tasks = max(self.tasks // 2, 1)
+        return self._end_round()
 
     def _refined_leaf(self, node: TreeNode, upper: float) -> tuple[float, Leaf | None]:
         """Return a better bound of a leaf in this arithmetic, and its multipliers."""
