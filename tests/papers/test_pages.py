@@ -296,6 +296,21 @@ def test_m3svm_by_folds_and_on_splits():
         holds(row, gain(one, "softmax"), f"{one['as_written_against_softmax_t']:.2f}")
 
 
+@pytest.mark.parametrize(
+    ("mean", "deviation", "size"),
+    [(0.744, 0.007, 43), (0.988, 0.001, 74)],
+    ids=["Glass", "Dermatology"],
+)
+def test_printed_deviations_are_those_of_five_folds_and_not_of_one_split(mean, deviation, size):
+    possible = []
+    for n in (size, 5 * size):
+        # Totals of ten runs that give the mean; a share of the runs has one more than the others.
+        shares = [k % 10 / 10 for k in range(10 * n + 1) if round(k / (10 * n), 3) == mean]
+        least = min(np.sqrt(share * (1 - share) or 0.2) / n for share in shares)
+        possible.append(bool(least < deviation + 0.0005))
+    assert possible == [False, True]
+
+
 def test_m3svm_on_the_large_sets():
     found = table("m3svm_table1_large").set_index(["dataset", "method"])
     row = line("Crammer, M-SVM, Top-k")
