@@ -27,19 +27,8 @@ from typing import Any, Final, NamedTuple
 
 from svmcvx.errors import DataError
 
-__all__ = [
-    "CATALOGUE",
-    "FAMILIES",
-    "KERNELS",
-    "TOL",
-    "Builder",
-    "Capabilities",
-    "Entry",
-    "Estimator",
-    "FastSolver",
-    "SizeLimits",
-    "find",
-]
+__all__ = ["CATALOGUE", "FAMILIES", "KERNELS", "TOL", "Builder", "Capabilities", "Entry"]
+__all__ += ["Estimator", "FastSolver", "SizeLimits", "find"]
 
 FAMILIES: Final = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
 # Default of the certified relative gap that specialised solvers, estimators and tables ask for.

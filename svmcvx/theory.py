@@ -61,17 +61,9 @@ from svmcvx.losses import hinge_power
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, Model, MulticlassModel
 from svmcvx.solution import Solution
 
-__all__ = [
-    "GeneralisationBound",
-    "LeaveOneOutBound",
-    "MarginDistribution",
-    "generalisation_bound",
-    "leave_one_out_bound",
-    "margin_distribution",
-    "margin_loss",
-    "margins",
-    "pairwise_margins",
-]
+__all__ = ["GeneralisationBound", "LeaveOneOutBound", "MarginDistribution", "generalisation_bound"]
+__all__ += ["leave_one_out_bound", "margin_distribution", "margin_loss", "margins"]
+__all__ += ["pairwise_margins"]
 
 
 def classifier_of(model: Any) -> Any:

@@ -28,21 +28,6 @@ from svmcvx.certificate.statement import (
     Statement,
 )
 
-__all__ = [
-    "EPS",
-    "SEARCHED",
-    "Certificate",
-    "Checked",
-    "CheckedParts",
-    "Dual",
-    "Evaluation",
-    "Kind",
-    "PartsEvaluation",
-    "SolverBound",
-    "Statement",
-    "certificate_of_sum",
-    "check",
-    "check_parts",
-    "relative_gap",
-    "status_of",
-]
+__all__ = ["EPS", "SEARCHED", "Certificate", "Checked", "CheckedParts", "Dual", "Evaluation"]
+__all__ += ["Kind", "PartsEvaluation", "SolverBound", "Statement", "certificate_of_sum", "check"]
+__all__ += ["check_parts", "relative_gap", "status_of"]

@@ -8,16 +8,6 @@ from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
 
-__all__ = [
-    "BinaryClassifier",
-    "ConicSVMClassifier",
-    "L0SVMClassifier",
-    "M3SVMClassifier",
-    "MulticlassSVMClassifier",
-    "ODMClassifier",
-    "ODMLClassifier",
-    "PSVMClassifier",
-    "RampSVMClassifier",
-    "ZeroOneSVMClassifier",
-    "certify",
-]
+__all__ = ["BinaryClassifier", "ConicSVMClassifier", "L0SVMClassifier", "M3SVMClassifier"]
+__all__ += ["MulticlassSVMClassifier", "ODMClassifier", "ODMLClassifier", "PSVMClassifier"]
+__all__ += ["RampSVMClassifier", "ZeroOneSVMClassifier", "certify"]

@@ -16,16 +16,8 @@ from svmcvx.feature_space.linear import FeatureSpace, LinearSpace, Point, RowBlo
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
 from svmcvx.kernels.gram import LARGEST_ENTRY, shared_cache
 
-__all__ = [
-    "BLOCK_ENTRIES",
-    "FeatureSpace",
-    "KernelSpace",
-    "LinearSpace",
-    "Point",
-    "RowBlock",
-    "feature_space",
-    "with_constant",
-]
+__all__ = ["BLOCK_ENTRIES", "FeatureSpace", "KernelSpace", "LinearSpace", "Point", "RowBlock"]
+__all__ += ["feature_space", "with_constant"]
 
 
 def check_square(shape: tuple[int, ...]) -> None:

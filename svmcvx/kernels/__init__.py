@@ -18,17 +18,5 @@ from svmcvx.kernels.functions import kernel_from_dict as kernel_from_dict
 from svmcvx.kernels.functions import row_norms as row_norms
 from svmcvx.kernels.functions import squared_distances as squared_distances
 
-__all__ = [
-    "RBF",
-    "CallableKernel",
-    "EntryError",
-    "Exponential",
-    "Kernel",
-    "KernelLike",
-    "Laplacian",
-    "Linear",
-    "Polynomial",
-    "Precomputed",
-    "Sigmoid",
-    "as_kernel",
-]
+__all__ = ["RBF", "CallableKernel", "EntryError", "Exponential", "Kernel", "KernelLike"]
+__all__ += ["Laplacian", "Linear", "Polynomial", "Precomputed", "Sigmoid", "as_kernel"]

@@ -9,13 +9,5 @@ from svmcvx.plot.curves import (
 )
 from svmcvx.plot.models import decision_regions, margin_distribution, pairwise_margins
 
-__all__ = [
-    "against_exponent",
-    "certified_path",
-    "certified_selection",
-    "decision_regions",
-    "gap_trace",
-    "losses",
-    "margin_distribution",
-    "pairwise_margins",
-]
+__all__ = ["against_exponent", "certified_path", "certified_selection", "decision_regions"]
+__all__ += ["gap_trace", "losses", "margin_distribution", "pairwise_margins"]
