@@ -258,6 +258,7 @@ SHARED_KERNELS = [
     sx.RBF(40.0),
     Linear(),
     Polynomial(3, gamma=0.2, coef0=1.0),
+    Polynomial(14, gamma=0.2, coef0=1.0),
     Laplacian(0.4),
 ]
 
@@ -288,7 +289,7 @@ def test_products_contain_those_in_higher_precision(kernel, columns, hostile):
     else:
         K = wide @ wide.T
         if isinstance(kernel, Polynomial):
-            K = (np.longdouble(kernel.gamma) * K + 1.0) ** 3
+            K = (np.longdouble(kernel.gamma) * K + 1.0) ** kernel.degree
     for found in founds:
         for part in range(LAYOUT.parts):
             own, at = LAYOUT.of_part(part), LAYOUT.rows(part)
