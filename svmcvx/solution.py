@@ -62,6 +62,11 @@ class Status(StrEnum):
     UNAVAILABLE = "unavailable"
     ERROR = "error"
 
+    @property
+    def passed_over(self) -> bool:
+        """Whether the solver was not called, since it is not installed or not licensed."""
+        return self in (Status.LICENCE, Status.UNAVAILABLE)
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -295,6 +300,8 @@ class Solution:
     undecided : Undecided or None
         What :func:`svmcvx.guarantees.refine` has left undecided of the rows that it was given;
         None for other solutions.
+    solver_reason : str
+        Of :func:`svmcvx.solve`: the class of the problem, and why this solver was chosen.
     """
 
     model: Model
@@ -314,6 +321,7 @@ class Solution:
     parts: Mapping[Any, Solution] = field(default_factory=dict)
     optimal_intercepts: OptimalIntercepts | None = None
     undecided: Undecided | None = None
+    solver_reason: str = ""
 
     def __post_init__(self) -> None:
         for name in ("dual", "details", "trace", "hyperparameters"):
@@ -496,8 +504,12 @@ class Solution:
 
     def __repr__(self) -> str:
         hyper = settings(self.hyperparameters)
-        others = dict.fromkeys(one.solver for one in self.attempts if one.solver != self.solver)
-        tried = f" after {listed(others)}" if others and len(self.attempts) > 1 else ""
+        others = dict.fromkeys(
+            one.solver
+            for one in self.attempts
+            if one.solver != self.solver and one.status is not Status.UNAVAILABLE
+        )
+        tried = f" after {listed(others)}" if others else ""
         return (
             f"Solution({self.formulation}({hyper}) by {self.solver}{tried}: {self.status},"
             f" {self.certificate!r}, {quantity(self.model.n_support, 'support vector')},"
@@ -705,19 +717,20 @@ def _parts(parts: Mapping[Any, Solution]) -> list[str]:
 
 def _attempts(solution: Solution) -> list[str]:
     """Return the lines of a table of the solvers that were tried, with the reasons."""
-    attempts = solution.attempts[: 2 * MOST_PARTS]
-    rows = []
+    ran = [one for one in solution.attempts if one.status is not Status.UNAVAILABLE]
+    attempts, rows = ran[: 2 * MOST_PARTS], []
     for attempt in attempts:
         seconds = MISSING if attempt.status is Status.LICENCE else f"{attempt.seconds:.3g}"
         gap = f"{attempt.gap:.1e}" if math.isfinite(attempt.gap) else MISSING
         rows.append([attempt.solver, str(attempt.status), seconds, gap, number(attempt.iterations)])
     header = ("solver", "status", "seconds", "gap", "iterations")
     head, *table = aligned(header, rows, left=2, indent="  ")
-    lines = ["Tried:", head]
+    reason = f" ({solution.solver_reason})" if solution.solver_reason else ""
+    lines = [*wrapped(f"Tried{reason}:", WIDTH, "", "  "), head]
     for row, attempt in zip(table, attempts, strict=True):
-        reason = wrapped(attempt.reason, WIDTH, "    ", "    ") if attempt.reason else []
-        lines += [row, *reason]
-    left = len(solution.attempts) - len(attempts)
+        why = wrapped(attempt.reason, WIDTH, "    ", "    ") if attempt.reason else []
+        lines += [row, *why]
+    left = len(ran) - len(attempts)
     return [*lines, f"  {left} more"] if left else lines
 
 

@@ -427,7 +427,7 @@ def _reasons(solution: Solution) -> list[str]:
     notes = dict.fromkeys(
         f"{attempt.solver}: {attempt.reason}"
         for attempt in solution.attempts
-        if attempt.reason and attempt.status is not Status.LICENCE
+        if attempt.reason and not attempt.status.passed_over
     )
     parts = solution.parts.values() if solution.parts else [solution]
     clipped = max(part.certificate.residuals.get("clipped_mass") or 0.0 for part in parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from svmcvx.formulations.base import Formulation, LinearTerm, LossStatement, Rec
 from svmcvx.formulations.constraints import AddedRows, completed, read
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
+from svmcvx.solution import Summary
 from svmcvx.system import clock, memory
 from svmcvx.system.deadline import time_limited
 from svmcvx.system.threads import single_blas_thread
@@ -41,6 +43,17 @@ ADDED = "added"
 # Variables that are the coefficients of a model; the others follow from them at an optimum.
 WEIGHTS = frozenset(("w", "W", "w_scaled", "W_scaled"))
 OF_THE_MODEL = WEIGHTS | {"b"}
+
+
+# What cvxpy writes of a formula, and what is shown: numbers that are repeated for each entry,
+# squared lengths, differences, and numbers with fewer digits.
+_SHORT: tuple[tuple[re.Pattern[str], Any], ...] = (
+    (re.compile(r"Promote\(([\w.-]+), \([\d, ]*\)\)"), r"\1"),
+    (re.compile(r"Promote(\([^()]*), \([\d, ]*\)\)"), r"\1)"),
+    (re.compile(r"quad_over_lin\((.*?), 1\.0, None, False\)"), r"‖\1‖²"),
+    (re.compile(r" \+ -"), " - "),
+    (re.compile(r"\d+\.\d+"), lambda number: f"{float(number[0]):.6g}"),
+)
 
 
 class _FixedConstraints(list[cp.Constraint]):
@@ -117,6 +130,26 @@ class FormulationProblem(cp.Problem):
             if free in cp.installed_solvers():
                 kwargs["solver"] = free
         return super().solve(*args, **kwargs)
+
+    def __str__(self) -> str:
+        """Return the variables with their shapes, and the formula with labels, arrays as shapes."""
+        lines = [str(self.objective)]
+        for constraint in self._constraints:
+            # cvxpy leaves out the label of a cone.
+            label = f"{constraint.label}: " if constraint.label else ""
+            lines.append(label + str(constraint).removeprefix(label))
+        sizes = {leaf.name(): " × ".join(map(str, leaf.shape)) for leaf in self.constants()}
+        for name in sorted((name for name, size in sizes.items() if size), key=len, reverse=True):
+            lines = [line.replace(name, f"[{sizes[name]}]") for line in lines]
+        for pattern, short in _SHORT:
+            lines = [pattern.sub(short, line) for line in lines]
+        shown = (f"{one.name()} {one.shape if one.shape else ''}" for one in self.variables())
+        head = f"{self._stated[1].name}: {', '.join(map(str.rstrip, shown))}"
+        between = ["subject to", *lines[1:]] if lines[1:] else []
+        return "\n    ".join([head, *lines[:1], *between])
+
+    def _repr_html_(self) -> str:
+        return Summary(self)._repr_html_()
 
     def __copy__(self) -> Self:
         """Return a problem with the same parts, to be compiled and solved on its own."""

@@ -15,6 +15,7 @@ import numpy as np
 from cvxpy.reductions.solvers.solver import Solver
 
 from svmcvx.arguments import check_shared, known_arguments
+from svmcvx.catalogue import find
 from svmcvx.certificate import Checked, SolverBound, check, status_of
 from svmcvx.data import check_choice
 from svmcvx.errors import BuildError, DataError, DataTypeError, NotCertified, SolverFailed
@@ -46,6 +47,8 @@ class Chain:
     # Arguments of all runs of solvers.
     shared: Mapping[str, Any]
     warm_start: bool = False
+    # Whether the solvers are those of the table, and not one that was named.
+    automatic: bool = True
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Checked[Any], Attempt, Timings] | None = None
     # The statement at the variables of the best point.
@@ -69,6 +72,9 @@ class Chain:
         planned: list[Planned] = [(card, self.raw_options.get(card.name)) for card in cards]
         while planned and not self.deadline.passed():
             card, own = planned.pop(0)
+            if not policy.installed(card):
+                self._note(Attempt(card.name, Status.UNAVAILABLE, "not installed"))
+                continue
             if (reason := policy.licence_problem(card.name)) is not None:
                 # available_solvers() has the reason; here it is needed only if no other solver is
                 # tried.
@@ -85,7 +91,7 @@ class Chain:
             self._known_points(limits[-1] if limits else Status.TIME_LIMIT)
         if self.best is None:
             # A missing licence is not the reason why the others failed.
-            causes = sorted(self.attempts, key=lambda attempt: attempt.status is Status.LICENCE)
+            causes = sorted(self.attempts, key=lambda attempt: attempt.status.passed_over)
             told = "; ".join(
                 f"{attempt.solver}: {attempt.reason or attempt.status}" for attempt in causes
             )
@@ -240,10 +246,26 @@ class Chain:
             return
         which = "time limit" if limit is Status.TIME_LIMIT else "limit on iterations"
         reason = f"the {which} left no time for a solver; the model is one that is known without"
-        last = self.attempts[-1].solver if self.attempts else "NONE"
+        ran = [attempt.solver for attempt in self.attempts if not attempt.status.passed_over]
+        last = ran[-1] if ran else "NONE"
         attempt = Attempt(last, limit, reason, 0.0, checked.certificate.gap, iterations=0)
         self._note(attempt)
         self._keep(checked, attempt, 0.0, 0.0, clock.now() - began)
+
+    def _reason(self, chosen: Attempt) -> str:
+        """Return the class of the problem, the solver, and why those before it were not enough."""
+        earlier = self.attempts[: self.attempts.index(chosen)]
+        passed = {
+            one.solver: f"{one.solver} is {one.reason.partition(':')[0]}"
+            if one.status.passed_over
+            else f"{one.solver} ended with {one.status}"
+            for one in earlier
+            if one.solver != chosen.solver
+        }
+        why = ", the first choice" if self.automatic else ", which was named"
+        if passed:
+            why = f", since {' and '.join(passed.values())}"
+        return f"{self.kind}: {chosen.solver}{why}"
 
     def _solution(self, checked: Checked[Any], attempt: Attempt, timings: Timings) -> Solution:
         statement = self.problem.formulation
@@ -263,6 +285,7 @@ class Chain:
             data=statement.data_facts,
             terms=checked.terms,
             optimal_intercepts=statement.optimal_intercepts(checked.model),
+            solver_reason=self._reason(attempt),
         )
 
 
@@ -287,7 +310,8 @@ def solve(
     Solvers are tried in the order of :mod:`svmcvx.solve.policy` until the certified relative gap is
     at most `tol`. A solver that is not licensed, fails, or returns a point whose certified gap is
     larger is recorded in ``Solution.attempts`` with the reason, and the next one is tried; the best
-    interval found is returned.
+    interval found is returned. Points are polished before they are checked, by the equations on the
+    support; ``problem.solve()`` and :func:`svmcvx.certify` show those of the solver itself.
 
     The lower bound of a mixed-integer problem is the solver's bound minus an allowance for its
     tolerances (see ``residuals["solver_bound"]`` of the certificate); a relative gap of 1e-6 is
@@ -367,7 +391,9 @@ def solve(
             f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}"
         )
     kind = policy.classify(problem)
-    cards = policy.candidates(kind, solver)
+    entry = find(problem.formulation.name)
+    fast = "" if entry is None or entry.fast is None else entry.fast.name
+    cards = policy.candidates(kind, solver, fast if kind in policy.MIXED else "")
     raw_options = _options_by_solver(cards, solver, solver_options)
     problem.require_as_built()
     these: DataFacts | None = problem.formulation.data_facts
@@ -387,6 +413,7 @@ def solve(
             raw_options=raw_options,
             shared={"verbose": verbose, "start": start, "canon_backend": canon_backend},
             warm_start=bool(warm_start),
+            automatic=solver == "auto",
         )
         return chain.run(cards)
 

@@ -324,13 +324,19 @@ def available_solvers() -> tuple[SolverInfo, ...]:
     return tuple(found)
 
 
-def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ...]:
-    """Return the solvers to try, in order."""
+def candidates(kind: ProblemClass, solver: str | Solver, fast: str = "") -> tuple[SolverCard, ...]:
+    """Return the solvers to try in order, by "auto" those that are not installed too.
+
+    `fast` names the specialised solver of the formulation for the message without any.
+    """
+    without = f"; svmcvx.fast.{fast} solves the formulation without one" if fast else ""
     if solver == "auto":
-        cards = tuple(SOLVERS[name] for name in ORDER[kind] if installed(SOLVERS[name]))
-        if not cards:
-            hints = "; ".join(f"{name}: {SOLVERS[name].install}" for name in ORDER[kind])
-            raise SolverUnavailable(f"no solver for {kind} is installed; install one of {hints}")
+        cards = tuple(SOLVERS[name] for name in ORDER[kind])
+        if not any(map(installed, cards)):
+            hints = "; ".join(f"{card.name}: {card.install}" for card in cards)
+            raise SolverUnavailable(
+                f"no solver for {kind} is installed; install one of {hints}{without}"
+            )
         return cards
     interface = solver if isinstance(solver, Solver) else None
     name = solver.upper() if isinstance(solver, str) else solver.name()
@@ -349,7 +355,7 @@ def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ..
             f" {', '.join(map(repr, map(str.lower, SOLVERS)))}, or another that cvxpy has installed"
         )
     if not installed(card):
-        raise SolverUnavailable(f"{card.name} is not installed; run: {card.install}")
+        raise SolverUnavailable(f"{card.name} is not installed; run: {card.install}{without}")
     if kind not in card.classes:
         others = ", ".join(name for name, other in SOLVERS.items() if kind in other.classes)
         raise SolverUnavailable(f"{card.name} is not used for {kind}; choose one of {others}")

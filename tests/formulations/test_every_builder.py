@@ -461,6 +461,20 @@ def test_extreme_hyper_parameters_end_in_an_honest_interval(case):
 
 
 @of()
+def test_a_printed_problem_is_its_formula(case):
+    problem = case.build()
+    shown = str(problem)
+    head, *formula = shown.splitlines()
+    assert len(formula) <= len(problem.constraints) + 2
+    assert max(map(len, shown.splitlines())) < 400
+    assert "[1. " not in shown
+    assert all(name in head for name in case.variables)
+    assert all(f"    {label}: " in shown for label in case.constraints)
+    assert "Promote" not in shown
+    assert "<pre" in problem._repr_html_()
+
+
+@of()
 def test_names_are_fixed(case):
     problem = case.build()
     assert isinstance(problem, cp.Problem)

@@ -159,8 +159,11 @@ def test_a_problem_beyond_the_licence_goes_to_the_next_solver(monkeypatch):
     monkeypatch.setattr(policy, "licence_problem", lambda name: None)
     problem = sx.zero_one_mio(X[:8], Y[:8], lam=0.1)
     solution = sx.solve(problem)
-    assert [attempt.solver for attempt in solution.attempts] == ["GUROBI", "SCIP"]
-    assert solution.attempts[0].reason.startswith("the problem exceeds the size-limited licence")
+    assert [attempt.solver for attempt in solution.attempts] == ["MOSEK", "GUROBI", "SCIP"]
+    assert solution.attempts[1].reason.startswith("the problem exceeds the size-limited licence")
+    assert solution.solver_reason == (
+        "MIQP: SCIP, since MOSEK is not installed and GUROBI ended with error"
+    )
     with pytest.raises(sx.SolverFailed, match="the problem exceeds the size-limited licence"):
         sx.solve(problem, solver="gurobi")
 

@@ -200,7 +200,52 @@ def test_a_solver_that_is_not_installed_says_how_to_get_it(monkeypatch):
             sx.solve(problem)
 
 
+@pytest.mark.parametrize(
+    ("builder", "name"), [("zero_one_mio", "zero_one"), ("ramp_mio", "ramp"), ("l0_mio", "l0")]
+)
+def test_without_a_mixed_integer_solver_the_specialised_one_is_named(builder, name, monkeypatch):
+    monkeypatch.setattr(policy, "installed", lambda card: card.name == "CLARABEL")
+    cost = {"lam" if name == "zero_one" else "C": 0.1}
+    problem = getattr(sx, builder)(X[:8], Y[:8], **cost)
+    for solver in ("auto", "scip"):
+        with pytest.raises(sx.SolverUnavailable, match=rf"svmcvx\.fast\.{name} solves the form"):
+            sx.solve(problem, solver=solver)
+    assert getattr(sx.fast, name)(X[:8], Y[:8], **cost).certificate.is_certified(1e-6)
+    relaxed = sx.solve(getattr(sx, builder)(X[:8], Y[:8], **cost, relax=True))
+    assert relaxed.solver_reason == "QP: CLARABEL, since MOSEK is not installed"
+
+
 # Fallback
+
+
+@pytest.mark.parametrize(
+    ("here", "status", "reason"),
+    [
+        ({"CLARABEL"}, "unavailable", "since MOSEK is not installed"),
+        ({"MOSEK", "CLARABEL"}, "licence", "since MOSEK is not licensed"),
+    ],
+)
+def test_the_choice_of_a_solver_and_its_reason_are_told(here, status, reason, monkeypatch):
+    monkeypatch.setattr(policy, "installed", lambda card: card.name in here)
+    monkeypatch.setattr(policy, "licence_problem", lambda name: "none" if name == "MOSEK" else None)
+    solution = sx.solve(small())
+    first, last = solution.attempts
+    assert (first.solver, first.status, first.reason) == ("MOSEK", status, reason[15:])
+    assert last.solver == solution.solver == "CLARABEL"
+    assert solution.solver_reason == f"SOCP/power: CLARABEL, {reason}"
+    assert f"Tried ({solution.solver_reason}):" in " ".join(solution.summary().split())
+    assert ("after MOSEK" in repr(solution)) == (status == "licence")
+    assert pickle.loads(pickle.dumps(solution)).solver_reason == solution.solver_reason  # noqa: S301
+    named = sx.solve(small(), solver="clarabel")
+    assert named.solver_reason == "SOCP/power: CLARABEL, which was named"
+    assert [attempt.solver for attempt in named.attempts] == ["CLARABEL"]
+    assert sx.fast.psvm(X, Y).solver_reason == ""
+
+
+def test_the_reason_names_those_that_were_tried_before(monkeypatch):
+    fail_for(monkeypatch, "CLARABEL")
+    reason = sx.solve(small(), tol=1e-6).solver_reason
+    assert reason == "SOCP/power: SCS, since MOSEK is not licensed and CLARABEL ended with error"
 
 
 class Panic(BaseException):
@@ -256,7 +301,7 @@ def test_a_poor_point_is_judged_by_its_gap_and_the_best_is_kept(unpolished):
     solution = sx.solve(
         large(200), solver_options={"clarabel": {"max_iter": 4}, "scs": {"max_iters": 20}}
     )
-    tried = [attempt for attempt in solution.attempts if attempt.status != "licence"]
+    tried = [attempt for attempt in solution.attempts if not attempt.status.passed_over]
     assert [attempt.solver for attempt in tried] == ["CLARABEL", "SCS"]
     assert all("certified gap" in attempt.reason for attempt in tried)
     assert solution.certificate.gap == min(attempt.gap for attempt in tried)
