@@ -209,6 +209,27 @@ assert np.all(ends[:, 0] <= optimum.upper)
 assert np.all(ends[:, 1] >= optimum.lower)
 
 # %% [markdown]
+# ## The same problem in cvxpy
+#
+# The builder's problem is one of cvxpy. Its own `solve` leaves values in the variables, from which
+# `sx.certify` makes an interval; `sx.solve` chooses the solver, polishes its point, and tries the
+# next one if the interval is too wide.
+
+# %%
+problem = sx.odm_primal(X_train, y_train, C1=C1, C2=C2, D=D, intercept=True)
+print(problem)
+problem.solve()
+by_cvxpy = sx.certify(problem)
+solution = sx.solve(problem)
+print(by_cvxpy)
+print(solution.certificate)
+print(solution.solver_reason)
+for certificate in (by_cvxpy, solution.certificate):
+    assert certificate.is_certified(1e-6)
+    assert certificate.lower <= optimum.upper
+    assert optimum.lower <= certificate.upper
+
+# %% [markdown]
 # ## Leave-one-out bounds, and an error in one
 #
 # From one solution a bound says for each observation whether it *may* be misclassified by the
