@@ -412,6 +412,7 @@ def explore(
     values: Mapping[str, Sequence[Any]] | None = None,
     test: Any = None,
     time_limit: float | None = 2.0,
+    **settings: Any,
 ) -> Explorer:
     """Show how boundary, margins, support vectors, interval and accuracy change with the
     hyper-parameters of a model.
@@ -439,6 +440,8 @@ def explore(
         Data that the accuracies are about; the training data by default.
     time_limit : float, optional
         Seconds of a fit, if the model has none; 2 by default, None for no limit.
+    **settings
+        Parameters of the model, as in ``p=2``.
 
     Returns
     -------
@@ -460,4 +463,8 @@ def explore(
     >>> shown.view.accuracy, str(shown.guaranteed[0])
     (1.0, '1')
     """
-    return Explorer(X, y, model, features=features, values=values, test=test, time_limit=time_limit)
+    model = _estimator(model)
+    for name in settings:
+        check_choice(name, "a parameter of the model", tuple(model.get_params()))
+    how: dict[str, Any] = {"features": features, "values": values, "test": test}
+    return Explorer(X, y, model.set_params(**settings), time_limit=time_limit, **how)

@@ -17,6 +17,8 @@ from svmcvx.cli.signatures import Argument
 from svmcvx.errors import DataError, optional
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from svmcvx.datasets import Dataset
 
 COMPARE = "experiments.comparison:compare"
@@ -212,19 +214,15 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
         **given.of("cv scoring tol guarantee backend n_jobs store seed time_limit"),
     )
     late = given.time_limit is not None and clock.now() - began >= given.time_limit
-    frame = found.drop(columns="params").rename(
-        columns=lambda name: str(name).replace("param_model__", "param_")
-    )
-    rows = frame.to_dict("records")
-    names = [*(f"param_{name}" for name in values), "mean_test_score", "std_test_score"]
-    if given.guarantee:
-        names += ["mean_test_score_lower", "mean_test_score_upper", "undecided", "may_be_best"]
+
+    def plain(table: pd.DataFrame) -> pd.DataFrame:
+        return table.rename(columns=lambda name: str(name).replace("param_model__", "param_"))
+
+    frame = plain(found.drop(columns="params"))
+    rows, shown = frame.to_dict("records"), plain(found.shown())
     title = f"{label} on {sized(data)}, {given.cv} folds"
-    shown = frame.sort_values("rank_test_score", kind="stable").head(25)
-    out.show(title, shown, [*names, "gap", "certified", "n_support", "seconds"])
-    if len(found) > len(shown):
-        out.note(f"the best {len(shown)} of {len(found)} settings; --csv FILE has all")
-    for text in dict.fromkeys(row["note"] for row in rows if row["note"]):
+    out.show(title, shown, [*shown])
+    for text in found.notes():
         out.note(text)
     content = {"split": {"folds": given.cv, "seed": given.seed}, "reused": found.reused}
     content |= {"best": None, "rows": rows}

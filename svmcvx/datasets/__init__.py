@@ -3,7 +3,7 @@ download them).
 """
 
 from svmcvx.datasets.loading import BUILT_IN, ENVIRONMENT_VARIABLE, load
-from svmcvx.datasets.registry import Dataset, PaperTable, Record, content_digest, known_sets
+from svmcvx.datasets.registry import Dataset, Record, content_digest, known_sets
 
-__all__ = ["BUILT_IN", "ENVIRONMENT_VARIABLE", "Dataset", "PaperTable", "Record", "content_digest"]
+__all__ = ["BUILT_IN", "ENVIRONMENT_VARIABLE", "Dataset", "Record", "content_digest"]
 __all__ += ["known_sets", "load"]

@@ -127,7 +127,7 @@ def read_file(
             raise DataError(f"{path} is packed twice; unpack it to {plain.name}")
         return read_npz(path)
     if suffix in (*tables, ".txt", ".data", ".dat"):
-        return read_table(path, plain.stem, target, drop, keep)
+        return read_table(_table(path), plain.stem, path.name, target, drop, keep)
     raise DataError(
         f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may"
         " be packed: .gz, .bz2, .xz); LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"
@@ -150,23 +150,28 @@ DATE = re.compile(
 MARKED = re.compile(r"[-+$€£¥=%.,\s]*\d[-+$€£¥=%.,\s\d]*(?:[eEdD][-+]?\d+)?")
 # Number of values of a column of text from which it may name the rows, or be numbers.
 FEW_ROWS = 20
-ROW_NAMES = frozenset(("id", "index", "no", "nr", "row", "row_id", "rowid", "unnamed: 0"))
+ROW_NAMES = re.compile(r"(?:.*[\W_])?(?:id|index|no|nr|row)|rowid|unnamed: 0")
 
 
 def read_table(
-    path: Path, name: str, target: str | None, drop: Sequence[str] = (), keep: Sequence[str] = ()
+    table: pd.DataFrame,
+    name: str,
+    what: str,
+    target: str | None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
 ) -> Dataset:
-    """Read a table; columns of text are one-hot encoded, and a warning names them."""
-    table = _table(path)
+    """Return the data of a table; columns of text are one-hot encoded, and a warning names them."""
+    table = _cleaned(table, what)
     columns = list(table.columns)
     if target is None:
         shown = listed(columns, 20)
-        raise DataError(f"target must name the column of the labels in {path.name}; it has {shown}")
+        raise DataError(f"target must name the column of the labels in {what}; it has {shown}")
     for argument, wanted in (("target", [target]), ("drop", drop), ("keep", keep)):
         strange = [column for column in wanted if column not in columns]
         if strange:
             raise DataError(
-                f"{argument} must be among the columns of {path.name}, got {strange[0]!r}; it has"
+                f"{argument} must be among the columns of {what}, got {strange[0]!r}; it has"
                 f" {listed(columns, 20)}"
             )
     if target in drop:
@@ -177,20 +182,19 @@ def read_table(
     labels = table[target]
     if labels.isna().any():
         raise DataError(
-            f"column {target!r} of {path.name} has {int(labels.isna().sum())} missing labels; drop"
+            f"column {target!r} of {what} has {int(labels.isna().sum())} missing labels; drop"
             " these rows"
         )
     features = table.drop(columns=[target, *drop])
     if features.shape[1] == 0:
-        raise DataError(f"{path.name} has no column beside {target!r}; a table needs some features")
-    _refuse(features, path.name, keep)
-    encoded = _encoded(features, path.name)
+        raise DataError(f"{what} has no column beside {target!r}; a table needs some features")
+    _refuse(features, what, keep)
+    encoded = _encoded(features, what)
     X = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
     return Dataset(name, X, labels.to_numpy(), tuple(map(str, encoded.columns)))
 
 
 def _table(path: Path) -> pd.DataFrame:
-    """Return the columns of a file; names and text without the blanks around them."""
     import pandas as pd
 
     try:
@@ -211,12 +215,21 @@ def _table(path: Path) -> pd.DataFrame:
         ) from None
     except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
         raise DataError(f"{path} cannot be read as a table ({error})") from None
+    return table
+
+
+def _cleaned(table: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Return a table without blanks around names and text, text of numbers being numbers."""
+    import pandas as pd
+
+    table = table.copy(deep=False)
+
     if len(table) == 0:
-        raise DataError(f"{path} has no rows below its header")
+        raise DataError(f"{what} has no rows below its header")
     table.columns = [str(column).strip() for column in table.columns]
     if not table.columns.is_unique:
         twice = table.columns[table.columns.duplicated()][0]
-        raise DataError(f"{path} has two columns {twice!r}; give each a name of its own")
+        raise DataError(f"{what} has two columns {twice!r}; give each a name of its own")
     for column in table.columns:
         if _is_text(table[column]) and not isinstance(table[column].dtype, pd.CategoricalDtype):
             text = table[column].map(lambda one: one.strip() if isinstance(one, str) else one)
@@ -273,6 +286,12 @@ def _refuse(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
             )
         if _names_rows(features[column]):
             naming.append(str(column))
+        elif text is not None and text.nunique() >= max(FEW_ROWS, len(text) / 5):
+            raise DataError(
+                f"column {column!r} of {name} holds {text.nunique()} texts in {len(text)} rows;"
+                f" leave it out by drop=[{column!r}], or use each as a category by"
+                f" keep=[{column!r}]"
+            )
     if naming:
         several = len(naming) > 1
         raise DataError(
@@ -347,6 +366,6 @@ def _names_rows(column: pd.Series) -> bool:
     if column.dtype.kind not in "iu" or not column.is_unique:
         return False
     steps = np.diff(column.to_numpy())
-    return str(column.name).strip().lower() in ROW_NAMES or (
+    return ROW_NAMES.fullmatch(str(column.name).lower()) is not None or (
         n >= FEW_ROWS and bool((steps == 1).all())
     )

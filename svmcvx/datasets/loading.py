@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_whole
-from svmcvx.datasets.files import read_file, read_libsvm, read_npz, write_npz
+from svmcvx.datasets.files import read_file, read_libsvm, read_npz, read_table, write_npz
 from svmcvx.datasets.registry import Dataset, Record, known_sets, label_text
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean, missing_extra
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BUILT_IN = ("breast_cancer", "digits", "iris", "wine", "moons", "circles", "blobs")
 # Environment variables: the user's folder of sets, and the cache of downloaded ones.
@@ -169,7 +172,7 @@ READERS = {"npz": _npz, "libsvm": _libsvm, "table": _table, "openml": _openml}
 
 
 def load(
-    name: str | os.PathLike[str],
+    name: str | os.PathLike[str] | pd.DataFrame,
     data_dir: str | os.PathLike[str] | None = None,
     *,
     target: str | None = None,
@@ -177,7 +180,7 @@ def load(
     keep: Sequence[str] = (),
     n_features: int | None = None,
 ) -> Dataset:
-    """Load a data set by name or path.
+    """Load a data set by name or path, or from a data frame.
 
     A name is looked for as ``NAME.npz`` in `data_dir`, in the folder that the environment variable
     ``SVMCVX_DATA`` names, and in the user's cache. A set of the papers (:func:`known_sets`) that is
@@ -186,7 +189,7 @@ def load(
 
     Parameters
     ----------
-    name : str or path-like
+    name : str, path-like or DataFrame
         One of scikit-learn's (``"breast_cancer"``, ``"digits"``, ``"iris"``, ``"wine"``, and the
         generated ``"moons"``, ``"circles"``, ``"blobs"``); the name of a set of the papers, as in
         ``"ionosphere"``, or of a ``.npz`` file in a folder; or a path to a ``.csv`` (separated by
@@ -202,8 +205,8 @@ def load(
     drop : sequence of str
         Columns of a table that are omitted.
     keep : sequence of str
-        Columns of a table that seem to number or name the rows, or hold dates, but are features:
-        text is one-hot encoded.
+        Columns of a table that seem to number or name the rows, or hold dates or many texts, but
+        are features: text is one-hot encoded.
     n_features : int, optional
         Number of columns of a LIBSVM file, where its last ones are empty: a test file such as
         ``a9a.t`` has 122 columns, the training file 123.
@@ -217,9 +220,9 @@ def load(
     ------
     DataError
         If nothing of that name exists, the set cannot be had, the file cannot be read, a class is
-        not there, or a column of a table seems to number or name the rows, or holds dates, and is
-        neither in `drop` nor in `keep`. For a set of the papers the message names the folders that
-        were searched, and what to do.
+        not there, or a column of a table seems to number or name the rows, holds dates, or has a
+        text of its own for every five rows or fewer, and is neither in `drop` nor in `keep`. For a
+        set of the papers the message names the folders that were searched, and what to do.
 
     Warns
     -----
@@ -234,19 +237,22 @@ def load(
     >>> sx.datasets.load("digits:3-8").X.shape
     (357, 64)
     """
-    if name is None or not all(
-        isinstance(one, str | os.PathLike | None) for one in (name, data_dir)
-    ):
+    frame: Any = name if hasattr(name, "iloc") else None
+    if frame is None and not isinstance(name, (str, os.PathLike)):
         raise DataTypeError(
-            f"name and data_dir must be strings or paths, got {name!r}, {data_dir!r}"
+            f"name must be a string, a path or a pandas DataFrame, got {type(name).__name__}"
         )
+    if not isinstance(data_dir, str | os.PathLike | None):
+        raise DataTypeError(f"data_dir must be a string or a path, got {type(data_dir).__name__}")
     for argument, columns in (("drop", drop), ("keep", keep)):
         listed = isinstance(columns, Iterable) and not isinstance(columns, (str, bytes))
         if not (listed and all(isinstance(column, str) for column in columns)):
             raise DataTypeError(
                 f"{argument} must be a list of names of columns, as in ['id'], got {columns!r}"
             )
-    text = os.fspath(name)
+    if frame is not None:
+        return read_table(frame, "table", "the data frame", target, drop, keep)
+    text = os.fspath(cast("str", name))
     read = partial(read_file, target=target, drop=drop, keep=keep)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
     if n_features is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -130,24 +130,6 @@ def content_digest(X: Any, y: Any) -> str:
     return sha.hexdigest()
 
 
-class PaperTable(NamedTuple):
-    """A data set in a table of a paper.
-
-    Attributes
-    ----------
-    table : str
-        Such as ``"psvm 1"``.
-    printed : str
-        Name of the set in the paper's table.
-    preprocessing : str
-        How the paper prepares the data.
-    """
-
-    table: str
-    printed: str
-    preprocessing: str
-
-
 @dataclass(frozen=True)
 class Record:
     """Record of a data set.
@@ -165,7 +147,8 @@ class Record:
     content : str or None
         :func:`~svmcvx.datasets.content_digest` of the data.
     source, page, licence, note : str
-    papers : tuple of PaperTable
+    papers : mapping of str to str
+        By table, as in ``"psvm 1"``, how the paper prepares the data.
     download : mapping or None
         How the set is read from its source; None if that is not known.
     unavailable : str
@@ -184,7 +167,7 @@ class Record:
     page: str = ""
     licence: str = ""
     note: str = ""
-    papers: tuple[PaperTable, ...] = ()
+    papers: Mapping[str, str] = field(default_factory=dict)
     download: Mapping[str, Any] | None = None
     unavailable: str = ""
 
@@ -207,22 +190,18 @@ class Record:
 
 
 @cache
-def _read(path: Path) -> tuple[Mapping[str, Record], Mapping[str, str]]:
+def _read(path: Path) -> Mapping[str, Record]:
     with path.open("rb") as stream:
         content = tomllib.load(stream)
-    tables: dict[str, str] = content["tables"]
-    records = {}
+    prepared, records = content["tables"], {}
     for name, entry in content["sets"].items():
-        own = entry.pop("preprocessing", {})
-        papers = tuple(
-            PaperTable(table, printed, own.get(table, tables[table]))
-            for table, printed in entry.pop("tables", {}).items()
-        )
+        papers = {table: prepared[table] for table in entry.pop("tables", {})}
+        papers |= entry.pop("preprocessing", {})
         try:
             records[name] = Record(name=name, papers=papers, **entry)
         except TypeError as error:
             raise DataError(f"{path}: the record of {name} cannot be read ({error})") from None
-    return MappingProxyType(records), MappingProxyType(tables)
+    return MappingProxyType(records)
 
 
 def known_sets() -> Mapping[str, Record]:
@@ -233,11 +212,4 @@ def known_sets() -> Mapping[str, Record]:
     mapping from str to Record
         By name. Those that cannot be had say so.
     """
-    return _read(REGISTRY)[0]
-
-
-def paper_tables() -> Mapping[str, str]:
-    """Return the tables of the papers, with the protocol by which each prepares and splits its
-    data.
-    """
-    return _read(REGISTRY)[1]
+    return _read(REGISTRY)

@@ -190,7 +190,9 @@ def certified_select(
     ray = _ray(machine, ranges)
     eps = check_number(eps, "eps", "[0, 1)")
     check_number(tol, "tol")
-    features, labels = check_features(X), as_array(y, "y").ravel()
+    # A pipeline may fill in missing values, and encode text.
+    features = X if isinstance(estimator, Pipeline) else check_features(X)
+    labels = as_array(y, "y").ravel()
     splits = folds_of(machine, features, labels, None, cv)
     with time_limited(check_time_limit(time_limit)) as deadline:
         search = _Search(

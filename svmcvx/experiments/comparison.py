@@ -24,12 +24,11 @@ from svmcvx.data import Features, check_choice, check_number, check_time_limit, 
 from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.experiments import fit
-from svmcvx.experiments.selection import Selection, parameter_of, select, with_settings
+from svmcvx.experiments.selection import Selection, parameter_of, select
 from svmcvx.experiments.specifications import parse_models
 from svmcvx.experiments.store import Row, collected, fingerprint
-from svmcvx.experiments.tables import CertifiedTable, plain_text
+from svmcvx.experiments.tables import SummaryTable
 from svmcvx.solution import Solution, Status
-from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, current, time_limited, until
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
@@ -107,17 +106,15 @@ class Protocol:
     missing: str = "error"
     tol: float = TOL
     seed: int = 0
-    guarantee: bool | str = False
+    guarantee: bool = False
 
     def __post_init__(self) -> None:
         check_whole(self.repeats, "repeats", 1)
         check_whole(self.seed, "seed", 0)
         check_number(self.tol, "tol", "(0, inf)")
         check_choice(self.scale, "scale", ("none", "standard", "minmax"))
-        if self.guarantee not in (False, True, "tuning"):
-            raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
-        if self.guarantee == "tuning":
-            fit.check_interval(self.scoring)
+        if not isinstance(self.guarantee, bool):
+            raise DataTypeError(f"guarantee must be True or False, got {self.guarantee!r}")
         check_choice(self.scale_by, "scale_by", ("training", "all"))
         check_choice(self.missing, "missing", ("error", "drop", "median"))
 
@@ -131,7 +128,7 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One model on one split of one data set; `details` are the columns of comparisons alone."""
+    """One model on one split of one data set."""
 
     names: Mapping[str, Any]
     estimator: Any
@@ -145,7 +142,6 @@ class Task:
     proofs: Path | None
     # The folder of its proofs in that folder.
     place: str
-    details: bool = False
     keep: bool = False
 
     def __str__(self) -> str:
@@ -166,10 +162,7 @@ class Task:
             warnings.filterwarnings(
                 "ignore", message="(the time limit passed|interrupted) after", category=UserWarning
             )
-            started = clock.now()
             row = self._row(fit.part_of(self.estimator, self.X, self.y, self.train, self.test))
-            if not self.details:
-                row["seconds"] = clock.now() - started
             row["_unfinished"] = fit.cut_short(row, deadline)
         yield keys[0], row
 
@@ -188,7 +181,6 @@ class Task:
                 scoring=protocol.scoring,
                 tol=protocol.tol,
                 seed=protocol.seed,
-                guarantee=protocol.guarantee == "tuning",
             )
             if not table.complete and current().remaining > 0:
                 raise KeyboardInterrupt  # which select has turned into an incomplete table
@@ -203,20 +195,16 @@ class Task:
             tol=protocol.tol,
             metrics=protocol.metrics if tested else (),
             intervals=protocol.metrics if protocol.guarantee else (),
-            details=self.details,
+            details=True,
         )
         row = self.empty_row() | found
         for table in tables:
             row |= self._of_tuning(table)
-            if fitted is not None and protocol.guarantee == "tuning":
-                row |= self._tied(row, table, part)
         if fitted is None:
             return row
-        notes = [row["note"]]
-        if self.details:
-            predicted = np.asarray(fitted.predict(part.X))
-            row["train_accuracy"] = float(np.mean(predicted == part.y))
-            notes.append("" if tested else fit.one_class_note(predicted, part.y))
+        predicted = np.asarray(fitted.predict(part.X))
+        row["train_accuracy"] = float(np.mean(predicted == part.y))
+        notes = [row["note"], "" if tested else fit.one_class_note(predicted, part.y)]
         if self.proofs is not None and isinstance(
             getattr(fit.last_step(fitted), "solution_", None), Solution
         ):
@@ -237,25 +225,6 @@ class Task:
             "tuning_certified": sum(gap <= self.protocol.tol for gap in gaps),
             "tuning_seconds": float(table["seconds"].sum()),
         }
-
-    def _tied(self, row: Row, table: Selection, part: fit.Part) -> Row:
-        """Return the settings that may be the best, and intervals that contain those of all."""
-        if table["mean_test_score_lower"].isna().all():
-            return {"tied": []}
-        tied = list(table.loc[table["may_be_best"] & table["mean_test_score"].notna(), "params"])
-        each: list[Mapping[str, Any]] = [row]
-        for settings in tied:
-            if _shortened(settings) != row["params"]:
-                fitted = with_settings(clone(self.estimator), settings).fit(part.X, part.y)
-                seen, test = fit.as_seen(fitted, part.X), fit.as_seen(fitted, part.X_test)
-                scores = (test, part.y_test, self.protocol.metrics)
-                each.append(fit.exact_scores(fit.last_step(fitted), seen, part.y, *scores)[0])
-        cells: Row = {"tied": [_shortened(settings) for settings in tied]}
-        for name in (name for name in self.protocol.metrics if name in fit.INTERVALS):
-            low, high = ([one.get(f"{name}_{end}", np.nan) for one in each] for end in fit.ENDS)
-            if not np.isnan((low, high)).any():
-                cells |= {f"{name}_tied_lower": min(low), f"{name}_tied_upper": max(high)}
-        return cells
 
 
 def _shortened(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,10 +254,9 @@ def task(
     if steps and not own and protocol.scale_by == "training":
         estimator = Pipeline([*steps, ("model", estimator)])
     if stored:
-        kind = how.get("details", False)
         # The preparation of such a model is its own.
         seen = replace(protocol, scale="none", missing="error") if own else protocol
-        key = fingerprint(kind, estimator, grid, seen, data.digest_for(model), *split)
+        key = fingerprint("task", estimator, grid, seen, data.digest_for(model), *split)
     seen_by = data.seen_by(model, numbers), data.labels
     return Task(names, estimator, grid, *seen_by, *split, protocol, keys=(key,), place=place, **how)
 
@@ -347,10 +315,8 @@ def observed(X: Any, y: Any, missing: str, models: Sequence[tuple[str, Any]]) ->
     return data
 
 
-class Comparison(CertifiedTable):
+class Comparison(SummaryTable):
     """The table of :func:`compare`: a DataFrame that prints its main columns.
-
-    Parts of it, copies with other columns and the like are plain tables.
 
     Attributes
     ----------
@@ -376,7 +342,6 @@ class Comparison(CertifiedTable):
     _metadata: ClassVar[list[str]] = ["complete", "reused", "certificates", "estimators", "part"]
 
     def shown(self) -> pd.DataFrame:
-        """Return the columns that are printed."""
         names = ["model", "params", "lower", "upper", "gap", "certified"]
         whole = [*map(str, self)]
         scores = whole[whole.index("train_accuracy") + 1 : whole.index("n_support")]
@@ -385,15 +350,11 @@ class Comparison(CertifiedTable):
         ]
 
     def notes(self) -> list[str]:
-        """Return what is printed below: the notes and the conventions of models."""
         return [
             f"{', '.join(self['model'][column == text])}: {text}"
             for column in (self["note"], self["conventions"])
             for text in filter(None, dict.fromkeys(column))
         ]
-
-    def __repr__(self) -> str:
-        return "\n".join([plain_text(self.shown()), *self.notes()])
 
 
 def named_models(models: Models | str) -> list[tuple[str, Any]]:
@@ -536,13 +497,13 @@ def compare(
             "guarantee=True is about a test part, and split=0 leaves none; change one of them"
         )
     how: dict[str, Any] = {"scale": scale, "missing": missing, "tol": tol, "seed": seed, "cv": cv}
-    protocol = Protocol(repeats=1, metrics=metrics, guarantee=bool(guarantee), **how)
+    protocol = Protocol(repeats=1, metrics=metrics, guarantee=guarantee, **how)
     tuned, limit = grids(named, tune), check_time_limit(time_limit)
     data = observed(*(pair_of(X) if y is None else (X, y)), missing, named)
     rows = np.arange(data.labels.size)
     train, test = next(Split(split).parts(data.labels, seed)) if split else (rows, rows[:0])
-    how = {"proofs": None if proofs is None else fit.check_folder(proofs), "details": True}
-    how |= {"keep": return_estimator, "stored": store is not None, "protocol": protocol}
+    how = {"proofs": None if proofs is None else fit.check_folder(proofs), "protocol": protocol}
+    how |= {"keep": return_estimator, "stored": store is not None}
     tasks = [
         task({"model": name}, model, tuned.get(name), data, data.numbers, (train, test), **how)
         for name, model in named

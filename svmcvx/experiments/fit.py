@@ -222,10 +222,9 @@ def check_metrics(metrics: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def ends_of(metrics: Sequence[str], suffixes: Sequence[str] = ("",)) -> list[str]:
+def ends_of(metrics: Sequence[str]) -> list[str]:
     """Return the columns of the ends of the intervals of those metrics that have some."""
-    stems = [f"{name}{suffix}" for name in metrics if name in INTERVALS for suffix in suffixes]
-    return [f"{stem}_{end}" for stem in stems for end in ENDS]
+    return [f"{name}_{end}" for name in metrics if name in INTERVALS for end in ENDS]
 
 
 def check_interval(scoring: Any) -> str:

@@ -59,10 +59,10 @@ OVER_SETS: Final = (
 )
 ON_A_SET: Final = (
     "Over the splits of each data set. The corrected test allows for training parts that overlap;"
-    " the plain t-test and the signed-rank test do not, and find too much. low, high: the interval"
-    " of the mean difference at 95 %; win counts ties half; detectable: the smallest difference"
-    " that the corrected test finds with a probability of 0.8; corrected_holm: adjusted for the"
-    " number of rows; mcnemar: on the rows of a single split."
+    " the plain t-test and the signed-rank test (from six splits on) do not, and find too much."
+    " low, high: the interval of the mean difference at 95 %; win counts ties half; detectable: the"
+    " smallest difference that the corrected test finds with a probability of 0.8; corrected_holm:"
+    " adjusted for the number of rows; mcnemar: on the rows of a single split."
 )
 
 
@@ -129,10 +129,11 @@ def _sections(study: Any) -> Iterator[str]:
     for metric in study.metrics:
         note = " ".join((SCORES, *study.notes()))
         yield _table(metric, note, study.table(metric), study.leaders(metric))
-    if len(study.models) > 1:
+    if len(study.models) > 1 < len(study.datasets):
         yield "<h2>Over the data sets</h2>"
         for metric in study.metrics:
             yield from _over_sets(study, metric)
+    if len(study.models) > 1:
         yield "<h2>On each data set</h2>\n<details><summary>Show</summary>"
         yield from (_table(metric, ON_A_SET, study.paired(metric)) for metric in study.metrics)
         yield "</details>"

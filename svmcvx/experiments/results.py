@@ -19,13 +19,13 @@ from svmcvx.errors import DataError
 from svmcvx.experiments import statistics, tables
 from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS, ends_of
 from svmcvx.experiments.reports import critical_difference_diagram, report, versions
-from svmcvx.experiments.statistics import LEAST_RANKED, Friedman
+from svmcvx.experiments.statistics import Friedman
 from svmcvx.experiments.store import FAILED, Row
 
 # The columns before those of the metrics and of their intervals, and behind them.
 FIRST = ("dataset", "model", "repeat", "fold", "status", "n_train", "n_test")
 LAST = (
-    *("undecided", "params", "tied", "lower", "upper", "gap", "certified", "tuning_fits"),
+    *("undecided", "params", "lower", "upper", "gap", "certified", "tuning_fits"),
     *("tuning_certified", "n_support", "solver", "tuning_seconds", "seconds", "proof", "note"),
 )
 # Columns of `Study.paired` and `Study.overall`.
@@ -37,8 +37,6 @@ OVERALL = [
     *("first", "second", "wins", "losses", "ties", "win", "median", "low", "high", "wilcoxon"),
     *("holm", "reason"),
 ]
-# Why there is no signed-rank test.
-FEW = "fewer than six differences have no signed-rank test"
 
 
 class Study:
@@ -50,12 +48,11 @@ class Study:
         A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where
         it failed), ``n_train``, ``n_test``, a column a metric; with `guarantee`
         ``accuracy_lower``, ``accuracy_upper`` (interval of every optimal machine; so for each
-        metric of which there are intervals), ``undecided``, for the tuning also ``tied`` (the
-        settings that may be the best) and ``accuracy_tied_lower``, ``accuracy_tied_upper`` (with
-        any of these); ``params`` (chosen), ``lower`` and ``upper`` (checked interval around the
-        optimum of the final fit), ``gap``, ``certified``, ``tuning_fits``, ``tuning_certified``,
-        ``n_support``, ``solver``, ``tuning_seconds``, ``seconds`` (all), ``proof`` (folder),
-        ``note``.
+        metric of which there are intervals) and ``undecided``; ``params`` (chosen), ``lower`` and
+        ``upper`` (checked interval around the optimum of the final fit; of several binary problems
+        that of their sum), ``gap``, ``certified``, ``tuning_fits``, ``tuning_certified``,
+        ``n_support``, ``solver``, ``tuning_seconds``, ``seconds`` (of the fit and its tuning),
+        ``proof`` (folder), ``note``.
     models : tuple of str
     datasets : DataFrame
         Size, split and content digest of each data set.
@@ -94,10 +91,9 @@ class Study:
         self.left_out = dict(left_out)
         self.complete, self.reused = complete, reused
         self.versions = versions()
-        suffixes = ("", "_tied") if self._guarantee == "tuning" else ("",)
-        ends = ends_of(self.metrics if self._guarantee else (), suffixes)
-        asked = {"undecided": bool(self._guarantee), "tied": self._guarantee == "tuning"}
-        columns = [*FIRST, *self.metrics, *ends, *(c for c in LAST if asked.get(c, True))]
+        ends = ends_of(self.metrics if self._guarantee else ())
+        last = LAST if self._guarantee else LAST[1:]
+        columns = [*FIRST, *self.metrics, *ends, *last]
         numbers = [*self.metrics, *ends, "lower", "upper", "gap", "n_support", "undecided"]
         numbers = [c for c in (*numbers, "tuning_seconds", "seconds") if c in columns]
         self.frame = tables.CertifiedTable(
@@ -173,15 +169,16 @@ class Study:
         return self._scores(self._metric(metric), "std")
 
     def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
-        """Return mean ± standard deviation as text, and mean ranks; † marks one class only."""
+        """Return mean ± standard deviation as text, and mean ranks over several data sets; † marks
+        one class only.
+        """
         mean, sd = self.mean(metric), self.sd(metric)
         marked = self._by_set(self._of_one_class(), "any").eq(True)
         cells = mean.map(lambda value: MISSING if np.isnan(value) else f"{value:.{digits}f}")
         cells += sd.map(lambda value: "" if np.isnan(value) else f" ± {value:.{digits}f}")
         cells += marked.map(lambda mark: f" {tables.ONE_CLASS_MARK}" if mark else "")
-        cells.loc["mean rank"] = [
-            MISSING if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean()
-        ]
+        if len(ranks := self.ranks(metric)) > 1:
+            cells.loc["mean rank"] = [f"{rank:.2f}" for rank in ranks.mean()]
         return cells
 
     def ranks(self, metric: str | None = None) -> pd.DataFrame:
@@ -251,6 +248,10 @@ class Study:
             if flags.any():
                 tasks = f"{flags.sum()} of {flags.size} tasks"
                 found.append(f"{model} predicts one class only in {tasks}.")
+        rows, certified, solves = self._solves()
+        for model, count in solves.groupby(rows["model"], sort=False).sum().items():
+            if (own := certified[rows["model"] == model].sum()) < count:
+                found.append(f"{model}: {own} of {count} solves certified.")
         notes = self.frame[self.frame["note"].fillna("").str.contains("no guarantee|no interval")]
         reasons = notes.groupby("model", sort=False)["note"].unique()
         return [*found, *(f"{name}: {'; '.join(texts)}." for name, texts in reasons.items())]
@@ -281,7 +282,6 @@ class Study:
                 row["wilcoxon"] = statistics.wilcoxon(difference)
                 if name == "accuracy" and difference.size == 1:
                     row["mcnemar"] = self._mcnemar(dataset, first, second)
-                row["reason"] = size.reason or (FEW if difference.size < LEAST_RANKED else "")
                 rows.append(row)
         table = pd.DataFrame(rows, columns=PAIRED)
         table["corrected_holm"] = statistics.holm(table["corrected_t"])
@@ -315,8 +315,7 @@ class Study:
                 row[name] = int((np.sign(difference) == sign).sum())
             row["low"], row["high"] = statistics.median_interval(difference)
             row["wilcoxon"] = statistics.wilcoxon(difference)
-            equal = "" if difference.any() else "all differences are zero"
-            row["reason"] = FEW if difference.size < LEAST_RANKED else equal
+            row["reason"] = "" if difference.any() else "all differences are zero"
             rows.append(row)
         table = pd.DataFrame(rows, columns=OVERALL)
         table["holm"] = statistics.holm(table["wilcoxon"])
@@ -340,7 +339,8 @@ class Study:
         """
         table, bold = self.table(metric, digits), self.leaders(metric, digits)
         rows = tables.latex_rows(table, bold.reindex(table.index, fill_value=False))
-        rows.insert(-1, [r"\midrule"])
+        if len(table) > len(self.datasets):
+            rows.insert(-1, [r"\midrule"])
         whole = rf"\multicolumn{{{len(self.models) + 1}}}{{l}}{{%s}} \\"
         if table.map(lambda cell: tables.ONE_CLASS_MARK in cell).any(axis=None):
             rows.append([whole % r"$^{\dagger}$ predicts one class only on some split"])

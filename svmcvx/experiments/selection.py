@@ -28,7 +28,7 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.request import TrainingData
 from svmcvx.experiments.fit import Part, check_interval, cut_short, ends_of, fit_row
 from svmcvx.experiments.store import Row, collected, fingerprint
-from svmcvx.experiments.tables import table_html
+from svmcvx.experiments.tables import SummaryTable
 from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Solution
 from svmcvx.system.deadline import current, time_limited, until
@@ -40,11 +40,10 @@ Settings: TypeAlias = Mapping[str, Any]
 # Hyper-parameters that a path can follow; of several that vary, the one with most values, and the
 # first of these in case of a tie.
 PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
-# Columns that HTML shows in addition to the parameters.
+# Columns that are printed beside the parameters.
 SHOWN: Final = (
-    *("mean_test_score", "std_test_score", "rank_test_score"),
-    *("mean_test_score_lower", "mean_test_score_upper", "may_be_best", "gap", "certified"),
-    *("n_support", "solver", "warm_starts", "seconds", "note"),
+    *("mean_test_score", "std_test_score", "mean_test_score_lower", "mean_test_score_upper"),
+    *("undecided", "may_be_best", "gap", "certified", "n_support", "seconds"),
 )
 
 
@@ -199,10 +198,8 @@ class _PathOnFold:
 # The search
 
 
-class Selection(pd.DataFrame):
-    """The table of :func:`select`: a DataFrame with the best model.
-
-    Parts of it, copies with other columns and the like are plain DataFrames.
+class Selection(SummaryTable):
+    """The table of :func:`select`: a DataFrame with the best model, which prints its main columns.
 
     Attributes
     ----------
@@ -230,17 +227,15 @@ class Selection(pd.DataFrame):
         *("best_index_", "best_params_", "best_score_", "best_estimator_", "complete", "reused")
     ]
 
-    @property
-    def _constructor(self) -> Callable[..., pd.DataFrame]:
-        return pd.DataFrame
+    def shown(self) -> pd.DataFrame:
+        best = pd.DataFrame(self).sort_values("rank_test_score", kind="stable").head(25)
+        return best[[name for name in best if str(name).startswith("param_") or name in SHOWN]]
 
-    def _repr_html_(self) -> str:
-        whole = pd.DataFrame(self)
-        names = [name for name in whole if str(name).startswith("param_") or name in SHOWN]
-        best = pd.DataFrame(dict.fromkeys(names, whole.index == self.best_index_))
-        state = "" if self.complete else ", not complete"
-        title = f"{len(whole)} settings{state}; the best is bold"
-        return table_html(whole[names], title, bold=best)
+    def notes(self) -> list[str]:
+        most = min(len(self), 25)
+        counts = [f"the best {most} of {len(self)} settings"] if len(self) > most else []
+        state = [] if self.complete else ["not complete"]
+        return [*counts, *state, *filter(None, dict.fromkeys(self["note"]))]
 
 
 def select(

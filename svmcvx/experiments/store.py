@@ -44,8 +44,9 @@ FAILED: Final = "failed"
 FORM: Final = 5
 # "SVMC": the application number of our SQLite files.
 APPLICATION: Final = 0x53564D43
-# Seconds that a writer waits for others.
+# Seconds that a writer waits for others, and seconds between lines of progress.
 PATIENCE: Final = 60.0
+LINE_SECONDS: Final = 60.0
 
 
 def plain(value: Any) -> Any:
@@ -181,19 +182,35 @@ class Store:
 
 @contextmanager
 def progress_bar(wanted: bool, what: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar of progress on the standard error; yield the function that advances it."""
+    """Show a bar of progress on the standard error, or lines where that is no terminal; yield the
+    function that advances it.
+    """
     if not wanted:
         yield lambda: None
         return
     console = optional("rich.console", "cli").Console(stderr=True)
-    # On a console that cannot draw, rich leaves an empty line.
-    hidden = not (console.is_terminal or console.is_jupyter)
-    # The estimate uses all finished work: a piece may take longer than rich's half a minute.
-    with optional("rich.progress", "cli").Progress(
-        console=console, transient=True, speed_estimate_period=math.inf, disable=hidden
-    ) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+    if console.is_terminal or console.is_jupyter:
+        # The estimate uses all finished work: a piece may take longer than rich's half a minute.
+        with optional("rich.progress", "cli").Progress(
+            console=console, transient=True, speed_estimate_period=math.inf
+        ) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda: bar.advance(task)
+        return
+    done, ended, started = list[None](), threading.Event(), time.monotonic()
+
+    def report() -> None:
+        while not ended.wait(LINE_SECONDS):
+            minutes = (time.monotonic() - started) / 60
+            console.print(f"{len(done)} of {total} {what} in {minutes:.0f} min")
+
+    thread = threading.Thread(target=report, daemon=True, name="progress")
+    thread.start()
+    try:
+        yield lambda: done.append(None)
+    finally:
+        ended.set()
+        thread.join()
 
 
 # Workers

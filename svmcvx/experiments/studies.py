@@ -64,7 +64,7 @@ def study(
     scale_by: str = "training",
     missing: str = "error",
     tol: float = TOL,
-    guarantee: bool | str = False,
+    guarantee: bool = False,
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -117,10 +117,9 @@ def study(
         models, or fill in the column's median.
     tol : float
         Relative gap up to which a solve counts as certified.
-    guarantee : False, True or "tuning"
+    guarantee : bool
         Compute intervals of the scores of *every optimal machine* on the test part, as in
-        :func:`svmcvx.compare`. ``"tuning"`` does so for the fits of the tuning, too, and finds the
-        hyper-parameters that may be the best.
+        :func:`svmcvx.compare`.
     seed : int
         Of the splits.
     data_dir : path-like, optional

@@ -25,7 +25,7 @@ PLAIN: Final[dict[str, tuple[type, ...]]] = {
     **dict.fromkeys(("tol", "time_limit"), (int, float)),
     **dict.fromkeys(("scoring", "scale", "scale_by", "missing", "backend"), (str,)),
     **dict.fromkeys(("data_dir", "store", "proofs"), (str,)),
-    "guarantee": (bool, str),
+    "guarantee": (bool,),
 }
 OTHERS: Final = ("title", "split", "cv", "metrics", "datasets", "models", "tune")
 

@@ -21,7 +21,7 @@ DECIMALS: Final = 4
 # Mark of the scores of a model that predicts one class only on some split.
 ONE_CLASS_MARK: Final = "†"
 # Scores with two ends of an interval, which are shown in one column.
-EXACT: Final = (*INTERVALS, *(f"{name}_tied" for name in INTERVALS), "mean_test_score")
+EXACT: Final = (*INTERVALS, "mean_test_score")
 P_VALUES: Final = ("t", "corrected_t", "corrected_holm", "wilcoxon", "holm", "mcnemar")
 # Columns of a comparison in a document, and headings that are not their names.
 COMPARED: Final = ("model", "upper", "gap", "exact_accuracy", "n_support", "seconds")
@@ -65,8 +65,6 @@ def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
         if not (whole or stem in EXACT) or pair[1] not in shown:
             continue
         heading = stem if whole else f"exact_{stem}"
-        if stem.endswith("_tied"):
-            heading = f"tied_{stem.removesuffix('_tied')}"
         ends = shown[pair].astype(float).itertuples(index=False, name=None)
         texts = [interval_text(a, b, None if whole else DECIMALS) for a, b in ends]
         place = [*shown].index(low)
@@ -126,13 +124,6 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
     return text
 
 
-def plain_text(table: pd.DataFrame) -> str:
-    """Return a table as lines of text."""
-    shown = texts(table).replace({"✓": "yes", "✗": "no"})
-    left = sum(name in ("model", "params") for name in shown)
-    return "\n".join(display.aligned([*map(str, shown)], shown.to_numpy().tolist(), left))
-
-
 # HTML
 
 
@@ -157,6 +148,27 @@ class CertifiedTable(pd.DataFrame):
         return written(latex_frame(self, columns, digits), path)
 
 
+class SummaryTable(CertifiedTable):
+    """A table that is printed as its main columns with notes; parts of it are plain tables."""
+
+    def shown(self) -> pd.DataFrame:
+        """Return the columns that are printed."""
+        return pd.DataFrame(self)
+
+    def notes(self) -> list[str]:
+        """Return the lines below them."""
+        return []
+
+    def __repr__(self) -> str:
+        shown = texts(self.shown()).replace({"✓": "yes", "✗": "no"})
+        left = sum(name in ("model", "params") for name in shown)
+        lines = display.aligned([*map(str, shown)], shown.to_numpy().tolist(), left)
+        return "\n".join([*lines, *self.notes()])
+
+    def _repr_html_(self) -> str:
+        return table_html(self.shown(), notes=self.notes())
+
+
 def written(text: str, path: str | os.PathLike[str] | None) -> str:
     """Return a text, and write it to a file unless the path is None, whole or not at all."""
     if path is not None:
@@ -166,7 +178,11 @@ def written(text: str, path: str | os.PathLike[str] | None) -> str:
 
 
 def table_html(
-    table: pd.DataFrame, title: str = "", *, bold: pd.DataFrame | None = None, most: int = 60
+    table: pd.DataFrame,
+    *,
+    bold: pd.DataFrame | None = None,
+    most: int = 60,
+    notes: Sequence[str] = (),
 ) -> str:
     """Return the first rows of a table as HTML; `bold` says which cells are bold."""
     head = table.head(most)
@@ -180,10 +196,11 @@ def table_html(
         bold.insert(0, words[-1], False)
     left = [k for k, name in enumerate(shown) if name in words]
     more = len(table) - len(shown)
-    below = display.html_fields([("", f"{more} more rows; .to_html() writes all")]) if more else ""
+    notes = [*([f"{more} more rows; .to_html() writes all"] if more else []), *notes]
+    below = display.html_fields([("", note) for note in notes]) if notes else ""
     cells = {(i, j) for i, j in np.argwhere(bold.to_numpy(dtype=bool)).tolist()}
     body = display.html_table([*map(str, shown)], shown.to_numpy().tolist(), left, cells)
-    return display.html_block(title, body, below)
+    return display.html_block("", body, below)
 
 
 def is_words(column: pd.Series) -> bool:

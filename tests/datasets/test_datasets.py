@@ -158,6 +158,40 @@ def test_columns_that_name_rows_are_refused_unless_they_are_named(tmp_path):
             datasets.load(tmp_path / "t.csv", target="kind", drop=drop)
 
 
+def test_columns_of_many_texts_and_numbers_called_ids_are_refused(tmp_path):
+    n = 100
+    frame = pd.DataFrame(
+        {"patient_id": np.arange(n) ** 2, "site": [f"s{k % 20}" for k in range(n)]}
+    )
+    frame["x"], frame["y"] = np.linspace(0, 1, n), np.arange(n) % 2
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for given, what in ((tmp_path / "t.csv", r"t\.csv"), (frame, "the data frame")):
+        with pytest.raises(sx.DataError, match=f"{what}: the column 'patient_id' seems to number"):
+            datasets.load(given, target="y", keep=["site"])
+        with pytest.raises(sx.DataError, match=f"'site' of {what} holds 20 texts in 100 rows"):
+            datasets.load(given, target="y", drop=["patient_id"])
+        with pytest.warns(UserWarning, match=r"site \(20 values\)"):
+            assert datasets.load(given, target="y", keep=["patient_id", "site"]).X.shape == (n, 22)
+    few = frame.assign(site=[f"s{k % 19}" for k in range(n)])
+    with pytest.warns(UserWarning, match=r"site \(19 values\)"):
+        assert datasets.load(few, target="y", drop=["patient_id"]).X.shape == (n, 20)
+
+
+def test_a_data_frame_is_read_as_its_file_is_and_never_printed(tmp_path):
+    frame = pd.DataFrame({" a ": [1.0, 2.0, 3.5], "b": ["1", " 2", "?"], "y": ["u", "v", "u"]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    before = frame.copy()
+    own, other = datasets.load(frame, target="y"), datasets.load(tmp_path / "t.csv", target="y")
+    pd.testing.assert_frame_equal(frame, before)
+    np.testing.assert_array_equal(own.X, other.X)
+    assert (own.feature_names, own.y.tolist()) == (("a", "b"), ["u", "v", "u"])
+    with pytest.raises(sx.DataError, match=r"target must name the column .* it has a, b, y"):
+        datasets.load(frame)
+    for wrong in (frame.to_numpy(), 5, None):
+        with pytest.raises(sx.SvmcvxError, match=f"DataFrame, got {type(wrong).__name__}$"):
+            datasets.load(wrong)
+
+
 def test_missing_text_is_missing_in_all_columns_of_its_values(tmp_path):
     text = "sex,smoke,age,kind\nmale,no,40,a\n,?,50,b\nfemale,yes,?,a\nmale,no,60,b\n"
     (tmp_path / "t.csv").write_text(text)

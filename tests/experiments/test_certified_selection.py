@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -93,6 +94,25 @@ def test_ctrl_c_leaves_what_is_proved(monkeypatch):
     assert not found.complete
     assert len(found.pieces) == 2
     assert 0 <= found.least <= found.errors <= found.observations
+
+
+def test_a_pipeline_fills_in_missing_values_in_each_training_part():
+    X, y = data(1)
+    X[::7, 0] = np.nan
+    how = {"C": (0.01, 10.0), "cv": 3, "eps": 0.05}
+    found = sx.certified_select(
+        make_pipeline(SimpleImputer(), StandardScaler(), sx.PSVMClassifier(p=2.0)), X, y, **how
+    )
+    assert found.complete
+    count = 0
+    for train, test in StratifiedKFold(3).split(X, y):
+        steps = make_pipeline(SimpleImputer(), StandardScaler()).fit(X[train])
+        machine = sx.PSVMClassifier(p=2.0, C=found.C, tol=1e-10)
+        machine.fit(steps.transform(X[train]), y[train])
+        count += int((machine.predict(steps.transform(X[test])) != y[test]).sum())
+    assert found.least <= count <= found.errors
+    with pytest.raises(sx.DataError, match="X contains NaN"):
+        sx.certified_select(sx.PSVMClassifier(p=2.0), X, y, **how)
 
 
 def test_the_fewest_errors_of_all_are_proved():

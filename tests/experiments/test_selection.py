@@ -1,4 +1,5 @@
 import pickle
+import re
 import signal
 import sys
 
@@ -18,7 +19,7 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.experiments import Selection
 from svmcvx.experiments.selection import PATH_PARAMETERS, paths_of
-from svmcvx.experiments.store import Store
+from svmcvx.experiments.store import Store, progress_bar
 from svmcvx.kernels.gram import GramCache
 from tests.conftest import make_data
 
@@ -174,7 +175,7 @@ def test_columns_are_pinned_parts_are_plain_frames_and_the_whole_is_picklable():
     assert table.complete
     assert (table["status"] == "optimal").all()
     assert table["solver"].str.startswith("fast.psvm/").all()
-    assert type(table[["param_C", "certified"]]) is pd.DataFrame
+    assert not isinstance(table[["param_C", "certified"]], Selection)
     again = pickle.loads(pickle.dumps(table))  # noqa: S301
     assert again.best_params_ == table.best_params_
     assert again.best_estimator_.predict(X).tolist() == table.best_estimator_.predict(X).tolist()
@@ -422,6 +423,30 @@ def test_progress_is_shown(capsys):
         ):
             sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1]}, X, Y, cv=2, progress=True)
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_without_a_terminal_progress_is_lines(capsys, monkeypatch):
+    monkeypatch.setattr("svmcvx.experiments.store.LINE_SECONDS", 1e-3)
+    lines = ""
+    with progress_bar(True, "fits", 7) as advance:
+        advance()
+        while lines.count("\n") < 2:
+            lines += capsys.readouterr().err
+    assert re.fullmatch(r"([01] of 7 fits in 0 min\n)+", lines)
+    assert "1 of 7 fits" in lines
+
+
+def test_a_search_prints_its_best_settings():
+    table = sx.select(sx.PSVMClassifier(**FAST), {"C": [1e-9, 0.1, 1.0]}, X, Y, cv=2)
+    header, *lines = repr(table).splitlines()
+    shown = "param_C mean_test_score std_test_score gap certified n_support seconds"
+    assert header.split() == shown.split()
+    ranked = table.sort_values("rank_test_score", kind="stable")
+    firsts = [f"{C:.6g}" for C in ranked["param_C"]]
+    assert [line.split()[0] for line in lines] == firsts
+    assert "<td" in table._repr_html_()
+    many = sx.select(sx.PSVMClassifier(**FAST), {"C": np.geomspace(0.1, 1, 30)}, X, Y, cv=2)
+    assert repr(many).splitlines()[26:] == ["the best 25 of 30 settings"]
 
 
 # Backends

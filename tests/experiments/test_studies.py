@@ -130,7 +130,9 @@ def test_tests_are_those_of_scipy(study):
         study.overall(control="forest")
     with pytest.raises(sx.DataError, match="metric must be one of 'accuracy', 'balanced_accuracy'"):
         study.mean("f1")
-    assert study.paired()["reason"].ne("").all(), "three splits"
+    paired = study.paired()
+    assert paired["wilcoxon"].isna().all(), "three splits"
+    assert (paired["reason"].ne("") == paired["corrected_t"].isna()).all()
 
 
 def test_a_single_split_has_mcnemars_test(study):
@@ -340,8 +342,16 @@ def test_what_fails_is_a_row_and_the_others_go_on(tmp_path):
     text = (tmp_path / "broken.html").read_text()
     assert "RuntimeError: this model fails" in text
     assert "no is left out: no data set is called" in text
-    small = sx.study({"ridge": MODELS["ridge"]}, {"one": SETS["one"]}, repeats=1)
+    models = {"ridge": MODELS["ridge"], "loose": sx.PSVMClassifier(kernel="rbf", tol=0.1)}
+    small = sx.study(models, {"one": SETS["one"]}, repeats=1)
     small.report(tmp_path / "small.html")
+    text = (tmp_path / "small.html").read_text()
+    assert "On each data set" in text
+    assert "Over the data sets" not in text
+    assert "fewer than" not in text
+    assert small.table().index.tolist() == ["one"]
+    assert "mean rank" not in small.to_latex()
+    assert "loose: 0 of 1 solves certified." in small.notes()
 
 
 def test_a_data_set_that_cannot_be_had_is_left_out_with_its_reason(monkeypatch, tmp_path):
@@ -671,7 +681,7 @@ def guaranteed():
         "ridge": RidgeClassifier(),
     }
     two = {name: SETS[name] for name in ("one", "two")}
-    how = {"tune": {"C": [0.1, 1.0, 10.0]}, "cv": 2, "guarantee": "tuning"}
+    how = {"tune": {"C": [0.1, 1.0, 10.0]}, "cv": 2, "guarantee": True}
     return sx.study(models, two, repeats=2, metrics=("roc_auc", "accuracy", "f1"), **how)
 
 
@@ -681,14 +691,8 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
     for name in ("accuracy", "roc_auc"):
         assert (ours[f"{name}_lower"] <= ours[name]).all()
         assert (ours[name] <= ours[f"{name}_upper"]).all()
-        assert (ours[f"{name}_tied_lower"] <= ours[f"{name}_lower"]).all()
-        assert (ours[f"{name}_upper"] <= ours[f"{name}_tied_upper"]).all()
         assert others[f"{name}_lower"].isna().all()
     assert "f1_lower" not in frame
-    assert all(row.params in row.tied for row in ours.itertuples())
-    alone = ours[ours["tied"].map(len) == 1]
-    assert (alone["accuracy_tied_upper"] == alone["accuracy_upper"]).all()
-    assert (ours["tied"].map(len) > 1).any()
     assert guaranteed.with_exact() == ["roc_auc", "accuracy"]
     exact = guaranteed.exact("accuracy")
     assert exact.loc["one", "hinge"] == f"{guaranteed.mean('accuracy').loc['one', 'hinge']:.4f}"
@@ -701,17 +705,11 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
 
 
 def test_guarantees_are_asked_for(study):
-    assert not [
-        name for name in study.frame.columns if "accuracy_" in name or name in ("undecided", "tied")
-    ]
+    assert not [name for name in study.frame if "accuracy_" in name or name == "undecided"]
     with pytest.raises(sx.DataError, match="pass guarantee=True to study"):
         study.exact()
-    for keywords, message in (
-        ({"guarantee": "all"}, "guarantee must be False, True or 'tuning'"),
-        ({"guarantee": "tuning", "scoring": "f1"}, "scoring with guarantee must be one of"),
-    ):
-        with pytest.raises(sx.DataError, match=message):
-            sx.study(MODELS, SETS, **keywords)
+    with pytest.raises(sx.DataError, match="guarantee must be True or False"):
+        sx.study(MODELS, SETS, guarantee="tuning")
 
 
 ENDLESS = """

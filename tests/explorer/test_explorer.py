@@ -96,6 +96,7 @@ def test_sliders_begin_at_the_model_and_move_to_any_value():
     assert explorer.guaranteed[0] == fitted.guarantee(X[:30], Y[:30]).accuracy(X[30:], Y[30:])
     assert "Explorer(PSVMClassifier: C=1.2345, p=1; optimum in [" in repr(explorer)
     assert [s.name for s in sx.explore(X, Y).sliders] == ["C", "gamma"]
+    assert sx.explore(X, Y, "psvm", p=2.0, C=0.5).settings == {"C": 0.5, "p": 2.0}
     assert "search" in sx.explore(X[:20], Y[:20], "zero-one").guaranteed[1]
     for model in ("conic", "odm", "odml", "ramp", "l0", "m3svm", "multiclass"):
         sliders = sx.explore(X[:20], Y[:20], model).sliders
@@ -130,6 +131,7 @@ WRONG = {
     "no pair for a test": ({"test": X}, "pair"),
     "a new label": ({"test": (X[:1], ["maybe"])}, "'maybe'"),
     "no time": ({"time_limit": -1}, "time_limit"),
+    "no such setting": ({"q": 2}, "a parameter of the model must be one of .* got 'q'"),
 }
 
 

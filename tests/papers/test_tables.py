@@ -54,8 +54,8 @@ from campaigns.rerun_results import (
     trial_means_faults,
 )
 from svmcvx import datasets
+from svmcvx.datasets import known_sets
 from svmcvx.datasets.files import write_npz
-from svmcvx.datasets.registry import paper_tables
 from svmcvx.experiments import mcnemar
 from svmcvx.experiments.store import Store
 from svmcvx.synthetic import outlier_data
@@ -313,7 +313,7 @@ def test_printed_tables_are_there():
     with pytest.raises(sx.DataError, match="name must be one of"):
         published("no_table")
     assert {name.split("-")[0] for name in reproducible()} <= {
-        table.split()[0] for table in paper_tables()
+        table.split()[0] for one in known_sets().values() for table in one.papers
     }
 
 
