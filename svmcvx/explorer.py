@@ -6,6 +6,7 @@ import html
 import json
 import math
 import os
+import warnings
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from svmcvx.display import ShortRepr, interval, number, settings
 from svmcvx.errors import DataError, DataTypeError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.margin import PSVMClassifier
+from svmcvx.experiments.fit import ONE_CLASS
 from svmcvx.experiments.specifications import parse_models
 from svmcvx.guarantees import Interval, guarantee
 from svmcvx.kernels import as_kernel
@@ -265,7 +267,11 @@ class Explorer(ShortRepr):
     def _view(self, values: Mapping[str, Any]) -> View:
         key = tuple(values.items())
         if key not in self._views:
-            fitted: Any = clone(self.model).set_params(**values).fit(self.X, self._y)
+            fitted: Any = clone(self.model).set_params(**values)
+            with warnings.catch_warnings():
+                # The picture shows it.
+                warnings.filterwarnings("ignore", message=f".* {ONE_CLASS}")
+                fitted.fit(self.X, self._y)
             scores = np.asarray(fitted.decision_function(self._grid))
             if scores.ndim == 1:
                 predicted = (scores > 0).astype(np.intp)

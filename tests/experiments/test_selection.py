@@ -417,7 +417,7 @@ def test_a_fit_that_ctrl_c_ended_early_is_not_a_finished_one(monkeypatch):
 def test_progress_is_shown(capsys):
     sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0]}, X, Y, cv=2, progress=True)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(sys.modules, "rich.progress", None)
+        patched.setitem(sys.modules, "rich.console", None)
         with pytest.raises(
             sx.SolverUnavailable, match=r"rich is not installed; run: pip install 'svmcvx\[cli\]'"
         ):
