@@ -258,7 +258,7 @@ SHARED_KERNELS = [
     sx.RBF(40.0),
     Linear(),
     Polynomial(3, gamma=0.2, coef0=1.0),
-    Polynomial(14, gamma=0.2, coef0=1.0),
+    Polynomial(6, gamma=0.2, coef0=1.0),
     Laplacian(0.4),
 ]
 
