@@ -22,10 +22,9 @@ from pathlib import Path
 # it needs.
 with contextlib.suppress(ImportError):
     import sklearnex.svm  # noqa: F401
-import numba
 import numpy as np
 
-from svmcvx.fast.margin.smo_passes import move
+from benchmarks.papers.exhibits import psmo
 from svmcvx.formulations.margin import best_bias, dual_objective, objective
 
 # Distribution, module and name of what is compared.
@@ -101,47 +100,6 @@ def own_peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-@numba.njit(cache=True)
-def _random_partners(K, g, alpha, y, c, upper_bound, r, tol, first, steps):
-    """Steps of the paper's rule in place; return where the round of the observations stands, −1
-    once none violates.
-    """
-    n = y.size
-    xi = np.empty(n)
-    for k in range(n):
-        xi[k] = 0.0 if r == 0.0 else (alpha[k] / c[k]) ** r
-    i = first
-    for _ in range(steps):
-        top, bottom = -np.inf, np.inf
-        for k in range(n):
-            grows, shrinks = alpha[k] < upper_bound[k], alpha[k] > 0.0
-            if grows if y[k] > 0.0 else shrinks:
-                top = max(top, g[k])
-            if shrinks if y[k] > 0.0 else grows:
-                bottom = min(bottom, g[k])
-        if top - bottom <= tol:
-            return -1
-        bias = 0.5 * (top + bottom)
-        for _ in range(n):
-            i = (i + 1) % n
-            grows, shrinks = alpha[i] < upper_bound[i], alpha[i] > 0.0
-            up, low = (grows, shrinks) if y[i] > 0.0 else (shrinks, grows)
-            if (up and g[i] - bias > 0.25 * tol) or (low and bias - g[i] > 0.25 * tol):
-                break
-        j = np.random.randint(0, n)  # noqa: NPY002 - numba's generator is its own
-        a, b = (i, j) if g[i] >= g[j] else (j, i)
-        raises = alpha[a] < upper_bound[a] if y[a] > 0.0 else alpha[a] > 0.0
-        lowers = alpha[b] > 0.0 if y[b] > 0.0 else alpha[b] < upper_bound[b]
-        if a != b and raises and lowers:
-            move(a, b, K, r, g, alpha, xi, y, c, upper_bound)
-    return i
-
-
-@numba.njit(cache=True)
-def _seed(seed):
-    np.random.seed(seed)  # noqa: NPY002
-
-
 def paper_psmo(K, y, *, C, p, gap, seed=0, limit=600.0):
     """The paper's own pSMO: the first observation that violates the optimality conditions, a
     partner drawn at random.
@@ -152,22 +110,13 @@ def paper_psmo(K, y, *, C, p, gap, seed=0, limit=600.0):
 
     Returns (lower, upper, steps).
     """
-    n, started = y.size, time.perf_counter()
-    y = y.astype(float)
-    alpha, g = np.zeros(n), y.copy()
-    c, r = np.full(n, C * p), 0.0 if p == 1 else 1.0 / (p - 1.0)
-    upper_bound = np.full(n, C if p == 1 else np.inf)
-    _seed(seed)
-    at, steps, lower, upper = 0, 0, -np.inf, np.inf
-    while (
-        at >= 0
-        and not (upper - lower) / max(1.0, upper) <= gap
-        and time.perf_counter() - started < limit
-    ):
-        at = _random_partners(K, g, alpha, y, c, upper_bound, r, 1e-9, at, n)
-        steps += n
-        f = K @ (alpha * y)
+    y, started = y.astype(float), time.perf_counter()
+    taken, lower, upper = 0, -np.inf, np.inf
+    for alpha, steps, _ in psmo(K, y, C=C, p=p, seed=seed):
+        taken, f = steps, K @ (alpha * y)
         norm = float((alpha * y) @ f)
         upper = min(upper, objective(norm, y * (f + best_bias(f, y, p=p)), C=C, p=p))
         lower = max(lower, dual_objective(alpha, norm, C=C, p=p))
-    return lower, upper, steps
+        if (upper - lower) / max(1.0, upper) <= gap or time.perf_counter() - started > limit:
+            break
+    return lower, upper, taken

@@ -45,6 +45,14 @@ _FIGURES: Mapping[str, Mapping[str, _Figure]] = {
     "psvm-table1": {
         "exponents": _Figure(
             "Accuracy and share of support vectors against the exponent p", "psvm", "exponents"
+        ),
+        "losses": _Figure("The margin loss for several exponents (Figure 1)", "psvm", "losses"),
+    },
+    "psvm-table3": {
+        "steps": _Figure(
+            "Distance of pSMO to the certified optimum against its steps (Figure 3)",
+            "psvm",
+            "pair_steps",
         )
     },
     "odm-table2": {
@@ -70,7 +78,7 @@ _FIGURES: Mapping[str, Mapping[str, _Figure]] = {
     },
     "psvm-figure2": {
         "training": _Figure(
-            "Accuracy and share of support vectors against the share of the training part",
+            "Accuracy and share of support vectors against the number of training rows",
             "psvm",
             "training",
         )

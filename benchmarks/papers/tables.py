@@ -35,7 +35,7 @@ _TABLES: Mapping[str, _Table] = {
         "table1",
         ("repeats", "sets"),
     ),
-    "psvm-figure2": _Table("pSVM, Figure 2 (training shares)", f"{_PACKAGE}.psvm", "figure2"),
+    "psvm-figure2": _Table("pSVM, Figure 2 (training rows)", f"{_PACKAGE}.psvm", "figure2"),
     "psvm-table3": _Table("pSVM, Table 3", f"{_PACKAGE}.psvm", "table3", ("sets",)),
     "odm-table2": _Table(
         "ODM, Table 2 (linear)", f"{_PACKAGE}.odm", "table2", ("repeats", "every", "sets")

@@ -1,5 +1,10 @@
 r"""Quantities of the papers' theorems, beside those of ``svmcvx.theory``.
 
+**A fixed margin** [Sun, Theorem 1, eq. (11)]. With probability at least 1 − δ, for all functions of
+a class with Rademacher complexity :math:`\mathfrak R_m` and *one* ρ chosen before the sample,
+the expected margin loss with p = 1 is at most its mean on the sample plus
+:math:`\tfrac2\rho\mathfrak R_m + \sqrt{\log(2/\delta)/(2m)}`.
+
 **Complexity** [Sun, Theorem 2, Claim 1]. The empirical Rademacher complexity of :math:`x \mapsto
 \langle w, \varphi(x)\rangle` with :math:`\|w\| \le \Lambda` is at most
 :math:`\tfrac{\Lambda}{m}\sqrt{\operatorname{tr}K} \le \sqrt{r^2\Lambda^2/m}`, :math:`r =
@@ -18,6 +23,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from svmcvx.theory import margin_loss
+
+
+def fixed_margin_bound(u: Any, complexity: float, *, rho: float, delta: float) -> float:
+    """Bound the expected margin loss, p = 1, from the margins of a sample and the complexity."""
+    confidence = math.sqrt(math.log(2.0 / delta) / (2 * len(u)))
+    return float(margin_loss(u, p=1.0, rho=rho).mean()) + 2.0 / rho * complexity + confidence
 
 
 class RademacherBound(NamedTuple):

@@ -39,6 +39,7 @@ from benchmarks.papers.exhibits import (
     m3svm_by_adam,
     odm_by_svrg,
     odml_by_svrg,
+    psmo,
 )
 from benchmarks.papers.figures import check_figures, figure_names
 from benchmarks.papers.m3svm import AdamM3SVMClassifier, released_settings
@@ -58,6 +59,7 @@ from svmcvx.datasets import known_sets
 from svmcvx.datasets.files import write_npz
 from svmcvx.experiments import mcnemar
 from svmcvx.experiments.store import Store
+from svmcvx.formulations.margin import dual_objective
 from svmcvx.synthetic import outlier_data
 from tests.conftest import make_data
 from tests.intervals import overlap
@@ -368,9 +370,10 @@ def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypat
     assert "not on this machine" in frame.loc[("Heart", 1.5), "as_released_note"]
     found.to_csv(folder / "table.csv")
     assert (folder / "table.csv").read_text().count("\n") == 4
-    (file,) = write_figures(found, folder / "figures" / "new")
+    file, losses = write_figures(found, folder / "figures" / "new")
     assert file.name == "psvm-table1-exponents.svg"
-    assert write_figures(found, folder / "figures") != [file]
+    assert losses.name == "psvm-table1-losses.svg"
+    assert file not in write_figures(found, folder / "figures")
     drawn, again = file.read_text(), (folder / "figures" / file.name).read_text()
     assert drawn.startswith("<svg")
     assert drawn == again, "the same table, the same picture"
@@ -379,7 +382,8 @@ def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypat
         assert "Accuracy and share of support vectors" in text
     assert found.notes[0] in page
     lacking = found.frame.assign(as_written=np.nan)
-    assert write_figures(replace(found, frame=lacking), folder) == []
+    (only,) = write_figures(replace(found, frame=lacking), folder)
+    assert only.name == losses.name
 
 
 def write_glass(folder):
@@ -457,8 +461,8 @@ def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(
     tmp_path, monkeypatch
 ):
     check_figures("psvm-table1", tmp_path)
-    with pytest.raises(sx.DataError, match="no figure goes with psvm-table3"):
-        check_figures("psvm-table3", tmp_path)
+    with pytest.raises(sx.DataError, match="no figure goes with psvm-table1-baselines"):
+        check_figures("psvm-table1-baselines", tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(sx.DataError, match="cannot be made"):
         check_figures("psvm-table1", tmp_path / "file")
@@ -516,6 +520,26 @@ def test_svrg_comes_near_the_optimum(solve, estimator, settings):
     assert gaps[1] < 0.5 * gaps[0]
     first, second = (solve(X, y, **settings, epochs=3, seed=1) for _ in range(2))
     assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+def test_psmo_ends_at_the_optimum_unless_a_small_step_ends_it(p):
+    X, y = gaussians()
+    y, K = y.astype(float), X @ X.T
+    best = sx.solve(sx.psvm_dual(X, y, C=1.0, p=p), solver="clarabel").certificate
+
+    def end(eps):
+        *_, (alpha, steps, ended) = psmo(K, y, C=1.0, p=p, eps=eps)
+        assert ended
+        assert alpha.min() >= 0
+        assert abs(alpha @ y) < 1e-9
+        return dual_objective(alpha, float((alpha * y) @ K @ (alpha * y)), C=1.0, p=p), steps
+
+    value, steps = end(0.0)
+    assert value == pytest.approx(best.lower, rel=1e-7)
+    early, few = end(0.05)
+    assert few < steps
+    assert early < (1 - 1e-3) * value
 
 
 def three_classes(seed, n=60):

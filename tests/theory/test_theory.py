@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 import svmcvx as sx
 from benchmarks.papers.theory import (
+    fixed_margin_bound,
     guaranteed_risk,
     left_out_errors,
     rademacher_bound,
@@ -222,6 +223,23 @@ def test_complexity_is_exact_over_all_signs():
     lengths = 2.0 * np.linalg.norm(signs @ points, axis=1) + 0.3 * np.abs(signs.sum(axis=1))
     found = rademacher_complexity(points @ points.T, signs.T, norm=2.0, bias=0.3)
     assert found == pytest.approx(lengths.mean() / 6)
+
+
+def test_the_bound_of_theorem_1_holds_for_labels_of_a_coin():
+    """Every classifier errs with probability 1/2, and so has at least this expected loss."""
+    rng, m = np.random.default_rng(8), 60
+    for rho in (0.2, 0.5, 1.0):
+        points, signs = rng.normal(size=(m, 3)), rng.choice([-1.0, 1.0], m)
+        points /= np.linalg.norm(points, axis=1)[:, None]
+        w = points.T @ signs
+        u = signs * (points @ (w / np.linalg.norm(w)))
+        found = fixed_margin_bound(u, 1 / math.sqrt(m), rho=rho, delta=0.1)
+        mean = sum(min(1.0, max(0.0, 1.0 - each / rho)) for each in u) / m
+        assert found == pytest.approx(
+            mean + 2 / (rho * math.sqrt(m)) + math.sqrt(math.log(20) / 120)
+        )
+        assert mean < 0.9
+        assert found >= 0.5
 
 
 # Generalisation bound
