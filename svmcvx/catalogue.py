@@ -382,7 +382,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.several_classes.solvers",
                 path=("lam",),
                 second_opinion_up_to=_QUADRATIC,
-                methods="hinges: augmented Lagrangian Newton method; logistic regression: Newton",
+                methods="hinges: coordinate ascent, augmented Lagrangian Newton; logistic: Newton",
             ),
         ),
     )

@@ -19,7 +19,7 @@ from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.solvers import ODMSettings, odm, odml
-from svmcvx.fast.several_classes.solvers import MulticlassSettings, m3svm, multiclass
+from svmcvx.fast.several_classes.solvers import m3svm, multiclass
 from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
 from svmcvx.system import clock
@@ -50,7 +50,6 @@ def _calls() -> dict[str, dict[str, Callable[[], Any]]]:
     signs, powers = np.where(many[:, 0] > 0, 1, -1), (1.0, 1.5, 2.0)
     growing = HardMarginSettings(active_set=ActiveSetSettings(first=2))
     products = ODMSettings(newton=LinearNewtonSettings(largest_system=1))
-    augmented = MulticlassSettings(interior_work=0.0)
     single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
     several = CodedLabels(classes, np.arange(3))
     together: Any = {"C": 10.0, "p": 1.0, "kernel": RBF(0.3), "tol": 1e-3, "cache_size": 1.0}
@@ -85,9 +84,13 @@ def _calls() -> dict[str, dict[str, Callable[[], Any]]]:
             "m3svm": partial(m3svm, X, classes, lam=0.1),
             **{
                 f"multiclass, {loss}": partial(
-                    multiclass, X, classes, lam=0.1, loss=loss, settings=augmented
+                    multiclass, X, classes, lam=0.1, loss=loss, method="newton"
                 )
                 for loss in ("weston_watkins", "topk")
+            },
+            **{
+                f"multiclass, dcd, {name}": partial(multiclass, rows, classes, method="dcd")
+                for name, rows in forms.items()
             },
             "conic": partial(conic, X, y, lam=1.0),
         },

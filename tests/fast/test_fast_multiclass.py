@@ -1,6 +1,7 @@
 """The fast machines of several classes against the conic route, scikit-learn, and each other."""
 
 import dataclasses
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -14,14 +15,7 @@ from svmcvx.data import multiclass_data
 from svmcvx.fast.several_classes import projection_passes as passes
 from svmcvx.fast.several_classes import solvers as room
 from svmcvx.fast.several_classes import systems
-from svmcvx.fast.several_classes.solvers import (
-    Envelope,
-    MulticlassSettings,
-    Projection,
-    m3svm,
-    multiclass,
-    penalty_of,
-)
+from svmcvx.fast.several_classes.solvers import Envelope, Projection, m3svm, multiclass, penalty_of
 from svmcvx.fast.several_classes.systems import ScoreSystem, SeparateCurvature, SoftmaxCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, SmoothedHingeSum, TopHinge
 from svmcvx.formulations.multiclass.machines import LOSSES, MACHINES
@@ -29,7 +23,6 @@ from svmcvx.formulations.multiclass.statement import ScoreSpace
 from tests.intervals import overlap
 
 HINGES = ("weston_watkins", "crammer_singer", "msvm", "topk")
-NEWTON = MulticlassSettings(interior_work=0.0)
 CHANGES = {
     "plain": lambda X, y: X,
     "offset": lambda X, y: X + 1e3,
@@ -83,7 +76,7 @@ def test_every_classical_machine_agrees_with_the_conic_route(
     X, y = design(name, seed)
     options = {"lam": lam, "loss": loss, "k": min(k, np.unique(y).size), "intercept": intercept}
     data = sp.csr_array(X) if sparse else X
-    fast = multiclass(data, y, **options, settings=NEWTON if seed % 2 else None)
+    fast = multiclass(data, y, **options, method="newton" if seed % 2 else "auto")
     agrees_with_the_conic_route(fast, sx.multiclass(X, y, **options))
 
 
@@ -99,7 +92,7 @@ def test_every_classical_machine_agrees_with_the_conic_route(
 def test_every_m3svm_agrees_with_the_conic_route(name, p, loss, lam, eps, seed):
     X, y = design(name, seed)
     options = {"lam": lam, "p": p, "loss": loss, "eps": eps}
-    fast = m3svm(X, y, **options, settings=NEWTON if seed % 2 else None)
+    fast = m3svm(X, y, **options, method="newton" if seed % 2 else "auto")
     agrees_with_the_conic_route(fast, sx.m3svm(X, y, **options))
 
 
@@ -127,12 +120,12 @@ solvers = pytest.mark.parametrize("solve", SOLVERS.values(), ids=SOLVERS)
 def test_no_way_to_solve_the_systems_changes_the_optimum(solve, monkeypatch):
     X, y = design("wide", 7)
     X[np.abs(X) < 1.5] = 0.0
-    direct = solve(X, y, settings=NEWTON)
+    direct = solve(X, y, method="newton")
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
     for block, data in ((0, sp.csr_array(X)), (1500, X)):
         monkeypatch.setattr(room, "LARGEST_DIRECT", 0)
         monkeypatch.setattr(systems, "LARGEST_BLOCK", block)
-        found = solve(data, y, settings=NEWTON)
+        found = solve(data, y, method="newton")
         assert found.attempts[0].options["linear_systems"] == "conjugate gradients"
         overlap(found, direct)
 
@@ -164,18 +157,18 @@ def test_interior_point_steps_are_bounded_wherever_they_end(solve):
     X, y = design("plain", 22)
     weight = 10.0 ** np.random.default_rng(22).uniform(-1, 1, y.size)
     solve = partial(solve, lam=0.1, sample_weight=weight, tol=1e-9)
-    whole, other = solve(X, y), solve(X, y, settings=NEWTON)
+    whole, other = solve(X, y), solve(X, y, method="newton")
     assert whole.certificate.is_certified(1e-9)
     overlap(whole, other)
-    for found, kind, chosen in ((whole, "/interior", None), (other, "/newton", NEWTON)):
+    for found, kind, chosen in ((whole, "/interior", "auto"), (other, "/newton", "newton")):
         assert found.solver.endswith(kind)
         for some in (1, found.attempts[0].options["iterations"] // 2):
-            part = solve(X, y, max_iter=some, settings=chosen)
+            part = solve(X, y, max_iter=some, method=chosen)
             assert part.status == "iteration_limit"
             overlap(whole, part, gap=np.inf)
     # Where they are much work they are left.
     large = design("plain", 22, n=200, d=60)
-    assert solve(*large, sample_weight=None, tol=1e-3).solver.endswith("/newton")
+    assert "interior" not in solve(*large, sample_weight=None, tol=1e-3).solver
 
 
 def test_newtons_method_goes_on_where_the_interior_point_steps_gain_nothing_more():
@@ -184,6 +177,105 @@ def test_newtons_method_goes_on_where_the_interior_point_steps_gain_nothing_more
     found = multiclass(X, y, lam=0.1, loss="crammer_singer", tol=1e-17)
     assert found.solver == "fast.multiclass/interior+newton"
     assert found.certificate.gap <= 1e-12
+
+
+# Coordinate ascent
+
+ASCENDING = HINGES[:3]
+
+
+@settings(max_examples=20)
+@given(
+    name=st.sampled_from((*DESIGNS, "empty rows")),
+    loss=st.sampled_from(ASCENDING),
+    lam=st.sampled_from((1e-5, 1e-2, 1.0, 1e3)),
+    intercept=st.booleans(),
+    sparse=st.booleans(),
+    weighted=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_coordinate_ascent_agrees_with_newtons_method(
+    name, loss, lam, intercept, sparse, weighted, seed
+):
+    X, y = design("plain" if name == "empty rows" else name, seed)
+    if name == "empty rows":
+        X[::3] = 0.0
+    rng = np.random.default_rng(seed)
+    options = {"lam": lam, "loss": loss, "intercept": intercept}
+    options["sample_weight"] = 10.0 ** rng.uniform(-2, 2, y.size) if weighted else None
+    data = sp.csr_array(X) if sparse else X
+    found = multiclass(data, y, **options, method="dcd", max_iter=200)
+    # Nearly parallel rows, and costs at which nearly all margins are hard, take many epochs.
+    hard = lam < 1e-2 or name == "offset"
+    overlap(found, multiclass(X, y, **options, method="newton"), gap=1.0 if hard else 1e-3)
+
+
+@pytest.mark.parametrize("loss", ASCENDING)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_sparse_rows_of_many_columns_are_solved_by_coordinate_ascent_alone(loss, intercept):
+    rng = np.random.default_rng(5)
+    X = sp.csr_array(sp.random_array((150, 2000), density=0.01, rng=rng))
+    y = np.arange(150) % 5
+    solve = partial(multiclass, X, y, loss=loss, lam=0.1, intercept=intercept)
+    found = solve()
+    assert found.solver == "fast.multiclass/dcd"
+    assert found.certificate.is_certified(1e-6)
+    overlap(found, solve(method="newton", tol=1e-4), gap=1e-3)
+    assert np.array_equal(found.model.coef, solve().model.coef)
+    for stopped, how in (("iteration_limit", {"max_iter": 1}), ("interrupted", {"callback": bool})):
+        part = solve(**how, tol=1e-9)
+        assert part.status == stopped
+        overlap(part, found, gap=np.inf)
+    again = solve(warm_start=found)
+    assert again.attempts[0].iterations == 0
+    overlap(again, found)
+
+
+@pytest.mark.parametrize("loss", ASCENDING)
+def test_coordinate_ascent_uses_one_copy_of_the_rows(loss, monkeypatch):
+    rng = np.random.default_rng(6)
+    X = sp.csr_array(sp.random_array((5_000, 1000), density=0.1, rng=rng))
+    y = rng.integers(0, 3, 5_000)
+    monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
+    solve = partial(multiclass, X, y, loss=loss, intercept=False, method="dcd", tol=0.1)
+    solve()
+    tracemalloc.start()
+    try:
+        found = solve()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.certificate.is_certified(0.1)
+    # The data themselves are not among the allocations.
+    assert peak <= 1.5 * (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+
+
+def test_methods_that_a_loss_does_not_have_are_refused():
+    X, y = design("plain", 3)
+    for solve in (m3svm, partial(multiclass, loss="topk"), partial(multiclass, loss="softmax")):
+        with pytest.raises(
+            sx.DataError, match="method must be one of 'auto', 'interior', 'newton'"
+        ):
+            solve(X, y, method="dcd")
+
+
+@settings(max_examples=50)
+@given(m=st.integers(1, 9), slope=st.sampled_from((0.0, 1.0)), seed=st.integers(0, 10**6))
+def test_shifts_leave_the_sum_that_belongs_to_them(m, slope, seed):
+    rng = np.random.default_rng(seed)
+    before = np.minimum(rng.random(m) * (rng.random(m) < 0.3) * 10.0 ** rng.uniform(-8, 0, m), 1.0)
+    total = before.sum() if slope else rng.uniform(0.1, 1.0)
+    x, a = before + rng.standard_normal(m) * 10.0 ** rng.uniform(-12, 1), np.empty(m)
+    passes.capped(x, total, 1.0, slope, a)
+    # Scalar root of a decreasing function, to rounding.
+    low, high = x.min() - 10.0 - m, x.max() + 10.0
+    for _ in range(200):
+        shift = 0.5 * (low + high)
+        if np.clip(x - shift, 0.0, 1.0).sum() > total + slope * shift:
+            low = shift
+        else:
+            high = shift
+    np.testing.assert_allclose(a, np.clip(x - shift, 0.0, 1.0), rtol=0, atol=1e-14 * m * 10)
 
 
 # Newton's systems and projections

@@ -41,7 +41,7 @@ STALLED = 200
 WORTH, LEAST, TRIAL, NEAR = 8.0, 3e5, 0.05, 1e-2
 
 
-def _entries(X: Features) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def entries_of(X: Features) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the rows for compiled passes: those of a CSR matrix, or dense ones without indices."""
     if sp.issparse(X):
         return X.data, X.indices, X.indptr
@@ -111,7 +111,7 @@ def ascend(
     """
     m, n = problem, problem.n
     penalty, tau = float(inner is not None), 0.0
-    rows, f, zeros = _entries(inner if penalty else m.X), np.zeros(n), np.zeros(n)
+    rows, f, zeros = entries_of(inner if penalty else m.X), np.zeros(n), np.zeros(n)
     curvature = np.maximum(m.norms**2 - penalty, 0.0)
     if m.bias or penalty:
         tau = max(DAMPING * float(curvature.mean()), MOVE / float(m.c.sum()))
@@ -160,7 +160,7 @@ def ascend(
             free = np.flatnonzero((alpha > 0.0) & (alpha < m.c))
             if system_work(m, free.size) <= read and (end := polish(alpha, free)):
                 status = found(*end)
-        if status is None and not _promising(gaps, monitor.tol * abs(best.upper), most):
+        if status is None and not promising(gaps, monitor.tol * abs(best.upper), most):
             status = Status.INACCURATE
         if status is not None:
             return best, status
@@ -182,7 +182,7 @@ def ascend(
         rounds += 1
 
 
-def _promising(gaps: list[tuple[float, float]], tol: float, most: float) -> bool:
+def promising(gaps: list[tuple[float, float]], tol: float, most: float) -> bool:
     """Whether the gap falls, and fast enough to reach `tol` within `most` entries read; a few may
     be read in any case.
     """

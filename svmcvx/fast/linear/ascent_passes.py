@@ -68,6 +68,16 @@ def _add(data, indices, first, last, factor, w):
             w[place(indices[j])] += factor * data[j]
 
 
+@compiled(inner=True, error_model="numpy")
+def drawn(order, position, active, state):
+    """Exchange one of the entries from `position` on, by chance, with the first; return it."""
+    # Knuth's generator of 48 bits.
+    state[1] = (state[1] * 0x5DEECE66D + 0xB) & 0xFFFFFFFFFFFF
+    other = position + (((state[1] >> 17) * (active - position)) >> 31)
+    order[position], order[other] = order[other], order[position]
+    return order[position]
+
+
 @compiled(nogil=True, error_model="numpy")
 def scores(data, indices, indptr, w, f):
     """Fill f with Xw."""
@@ -93,11 +103,7 @@ def ascend(
     while True:
         gap, low, high, position, active = 0.0, 0.0, 0.0, 0, state[0]
         while position < active:
-            # Knuth's generator of 48 bits.
-            state[1] = (state[1] * 0x5DEECE66D + 0xB) & 0xFFFFFFFFFFFF
-            other = position + (((state[1] >> 17) * (active - position)) >> 31)
-            i, order[other] = order[other], order[position]
-            order[position] = i
+            i = drawn(order, position, active, state)
             first, last = indptr[i], indptr[i + 1]
             read += last - first
             z = 1.0 - y[i] * (_inner(data, indices, first, last, w) + numbers[3])

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from svmcvx.certificate.bounded import EPS
 from svmcvx.system.compilation import compiled
 
 # Where an entry ends: at zero, inside, at its largest value.
@@ -27,12 +28,16 @@ CONE, SUM = range(2)
 
 
 @compiled(inner=True, nogil=True)
-def _capped_simplex(x, total, cap, a):
-    """Project x onto 0 ≤ a ≤ cap, Σa = total, by Newton's method on the shift."""
+def capped(x, total, cap, slope, a):
+    """Shift x and cut it off to 0 ≤ a ≤ cap, Σa = total + slope × shift, by Newton's method; for
+    the slope 0 that is a projection.
+    """
     m = x.size
     low, high = np.inf, -np.inf
     for j in range(m):
         low, high = min(low, x[j] - cap), max(high, x[j])
+    if slope > 0.0:
+        low, high = -total / slope, (m * cap - total) / slope
     shift = high - total / m if m > 0 else 0.0
     shift = min(max(shift, low), high)
     for _ in range(100):
@@ -44,14 +49,15 @@ def _capped_simplex(x, total, cap, a):
             elif value > 0.0:
                 mass += value
                 free += 1
-        excess = mass - total
+        excess = mass - total - slope * shift
+        if abs(excess) <= EPS * (mass + total):
+            break
         if excess > 0.0:
             low = shift
-        elif excess < 0.0:
-            high = shift
         else:
-            break
-        following = shift + excess / free if free > 0 else 0.5 * (low + high)
+            high = shift
+        steep = free + slope
+        following = shift + excess / steep if steep > 0.0 else 0.5 * (low + high)
         if not low < following < high:
             following = 0.5 * (low + high)
         if following == shift or following in (low, high):
@@ -136,7 +142,7 @@ def project_top(raw, order, s, k, a, state, mode):
         if total > s[i]:
             mode[i] = SUM
             largest = s[i] / k
-            _capped_simplex(x, s[i], largest, a[i])
+            capped(x, s[i], largest, 0.0, a[i])
         for j in range(m):
             if a[i, j] <= 0.0:
                 state[i, j] = BOUND

@@ -1,5 +1,8 @@
 r"""Specialised solvers of M3SVM and of the classical multi-class machines.
 
+**Coordinate ascent** on the dual for summed hinges and the largest one, on sparse rows and wherever
+it promises less work than the rest (:mod:`svmcvx.fast.several_classes.ascent`).
+
 **Interior-point steps** for hinges, where the Newton matrix is small: all multipliers change
 together in about 10 to 20 steps, which are compiled
 (:mod:`svmcvx.fast.several_classes.interior_passes`): on few observations the steps of Newton's
@@ -19,15 +22,14 @@ its multipliers become the centre, and σ grows. At the multipliers α of a poin
 where factors would cost more. **Norms** that are not smooth are smoothed, ever less
 (:mod:`svmcvx.fast.several_classes.systems`).
 
-Source: [Mehrotra]; [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient
-semismooth Newton augmented Lagrangian method for solving lasso problems.
+Source: [Keerthi]; [Mehrotra]; [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly
+efficient semismooth Newton augmented Lagrangian method for solving lasso problems.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +38,19 @@ from svmcvx.arrays import Floats
 from svmcvx.catalogue import TOL
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.certificate.bounded import TINY, quietly
+from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import (
-    Callback,
-    Found,
-    Monitor,
-    checked_settings,
-    earlier_solution,
-    limited,
-    solve,
-)
+from svmcvx.fast.core.monitor import Callback, Found, Monitor, earlier_solution, limited, solve
+from svmcvx.fast.linear.ascent import NEAR
 from svmcvx.fast.several_classes import projection_passes as passes
+from svmcvx.fast.several_classes.ascent import (
+    INTERIOR_WORK,
+    Point,
+    applies,
+    ascend,
+    interior_work,
+    other_work,
+)
 from svmcvx.fast.several_classes.interior_passes import interior_step
 from svmcvx.fast.several_classes.systems import (
     AbsolutePenalty,
@@ -66,7 +70,12 @@ from svmcvx.formulations.multiclass.losses import (
     Softmax,
     TopHinge,
 )
-from svmcvx.formulations.multiclass.machines import M3SVM, bound_classical, bound_m3svm
+from svmcvx.formulations.multiclass.machines import (
+    M3SVM,
+    ClassicalStatement,
+    bound_classical,
+    bound_m3svm,
+)
 from svmcvx.formulations.multiclass.statement import MulticlassStatement, ScoreSpace
 from svmcvx.model import MulticlassModel
 from svmcvx.numerical import NewtonStep, newton
@@ -81,15 +90,6 @@ PATIENCE = 25
 # Rows of a system above which conjugate gradients are used, and multiplications of a factorisation
 # above which they are, for hinges and for smooth losses, whose preconditioner is better.
 LARGEST_DIRECT, DIRECT_WORK, SMOOTH_DIRECT_WORK = 6000, 3e10, 5e6
-
-
-@dataclass(frozen=True)
-class MulticlassSettings:
-    """Multiplications of an interior-point step up to which these steps, which are not vectorised,
-    are taken first.
-    """
-
-    interior_work: float = 3e6
 
 
 @limited
@@ -108,16 +108,15 @@ def multiclass(
     verbose: bool = False,
     callback: Callback | None = None,
     warm_start: Solution | None = None,
-    settings: MulticlassSettings | None = None,
+    method: str = "auto",
 ) -> Solution:
     r"""Solve one of the classical multi-class machines to a certified relative gap.
 
     .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
 
     Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.machines`.
-    Methods: for hinges on few observations of few columns [Mehrotra]; else [LiSunToh], which also
-    goes on where interior-point steps gain nothing more; see
-    :mod:`svmcvx.fast.several_classes.solvers`. A warm start is for the latter.
+    Methods: [Keerthi], [Mehrotra] and [LiSunToh]; see
+    :mod:`svmcvx.fast.several_classes.solvers`. A warm start is not for interior-point steps.
 
     Parameters
     ----------
@@ -128,7 +127,12 @@ def multiclass(
     lam, loss, k, intercept
         As for :func:`svmcvx.multiclass`.
     max_iter : int
-        Steps, 1000 by default.
+        Steps, 1000 by default; of coordinate ascent, rounds of up to 20 epochs.
+    method : str
+        ``"auto"``, ``"interior"``, ``"newton"``, and for hinges that are summed and the largest one
+        ``"dcd"``, coordinate ascent on the dual. ``"auto"`` takes this as long as the rate at which
+        its gap falls promises less work than the others, then the others: interior-point steps on
+        few observations of few columns, and Newton's method, which goes on where they gain nothing.
     warm_start : Solution, optional
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters
         and loss.
@@ -145,7 +149,7 @@ def multiclass(
         X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
     )
     limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
-    return _solved("multiclass", statement, warm_start, settings, limits)
+    return _solved("multiclass", statement, warm_start, method, limits)
 
 
 @limited
@@ -165,7 +169,7 @@ def m3svm(
     verbose: bool = False,
     callback: Callback | None = None,
     warm_start: Solution | None = None,
-    settings: MulticlassSettings | None = None,
+    method: str = "auto",
 ) -> Solution:
     r"""Solve M3SVM to a certified relative gap.
 
@@ -187,6 +191,8 @@ def m3svm(
         As for :func:`svmcvx.m3svm`.
     max_iter : int
         Steps, 500 by default.
+    method : str
+        ``"auto"``, ``"interior"`` or ``"newton"``.
 
     Examples
     --------
@@ -200,54 +206,68 @@ def m3svm(
         X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight
     )
     limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
-    return _solved("m3svm", statement, warm_start, settings, limits)
+    return _solved("m3svm", statement, warm_start, method, limits)
 
 
 def _solved(
     name: str,
     statement: MulticlassStatement,
     warm_start: Solution | None,
-    settings: MulticlassSettings | None,
+    method: str,
     limits: dict[str, Any],
 ) -> Solution:
-    """Solve by interior-point steps where they are cheap, by Newton's method otherwise."""
-    chosen = checked_settings(settings, MulticlassSettings)
+    """Solve by coordinate ascent and interior-point steps where they are little work, and by
+    Newton's method where they are not, or fail.
+    """
+    choices = ("auto", *(["dcd"] if applies(statement) else []), "interior", "newton")
+    check_choice(method, "method", choices)
 
     def run(monitor: Monitor, warm: Solution | None) -> Found:
-        system = ScoreSystem(statement.scores)
-        start = start_from(system, statement, warm)
-        bounds, penalty = ScoreBounds(system, statement), penalty_of(statement, system)
-        methods, steps, status = [], 0, Status.INACCURATE
-        U, alpha = np.zeros(system.shape), None
+        start = start_from(statement, warm)
+        models, duals, methods, steps, status = [], [], [], 0, Status.INACCURATE
         options: dict[str, Any] = {}
-        if start is not None:
-            U, alpha = start
-            U = centred(U) if penalty.at(U).shift_invariant else U
-        else:
-            tried = interior_steps(system, penalty, bounds, monitor, chosen.interior_work)
-            if tried is not None:
-                methods.append("interior")
-                (status, steps, alpha), U = tried, bounds.U
-        if status is Status.INACCURATE:
-            methods.append("newton")
-            method = AugmentedNewton(system, penalty, bounds, monitor, U, alpha)
-            status = newton(method) or Status.INACCURATE
-            steps += method.steps
-            options["linear_systems"] = ", ".join(sorted(method.kinds)) or "none"
+        most = math.inf if method == "dcd" else 0.0
+        if method == "auto" and applies(statement):
+            most = other_work(statement)
+        if most and isinstance(statement, ClassicalStatement):
+            methods.append("dcd")
+            found, dual, status, steps = ascend(statement, monitor, start, most)
+            models, duals = statement.models(found[0], found[1], dual), [dual]
+            start = found if monitor.gap <= NEAR else start
+        if status is Status.INACCURATE and method != "dcd":
+            system = ScoreSystem(statement.scores)
+            bounds, penalty = ScoreBounds(system, statement), penalty_of(statement, system)
+            U, alpha = np.zeros(system.shape), None
+            if start is not None:
+                U, alpha = system.point(start[0], start[1]), start[2]
+                U = centred(U) if penalty.at(U).shift_invariant else U
+            elif method != "newton":
+                tried = interior_steps(system, penalty, bounds, monitor)
+                if tried is not None:
+                    methods.append("interior")
+                    (status, some, alpha), U = tried, bounds.U
+                    steps += some
+            if status is Status.INACCURATE:
+                methods.append("newton")
+                descent = AugmentedNewton(system, penalty, bounds, monitor, U, alpha)
+                status = newton(descent) or Status.INACCURATE
+                steps += descent.steps
+                options["linear_systems"] = ", ".join(sorted(descent.kinds)) or "none"
+            models += statement.models(*system.weights(bounds.U), bounds.dual)
+            duals.append(bounds.dual)
         options |= {"method": "+".join(methods), "iterations": steps}
-        models = statement.models(*system.weights(bounds.U), bounds.dual)
-        return RecoveredPoints(models, [bounds.dual]), status, options
+        return RecoveredPoints(models, duals), status, options
 
     return solve(statement, run, warm_start, limits, name=f"fast.{name}/{{method}}")
 
 
 def interior_steps(
-    system: ScoreSystem, penalty: PairPenalty, bounds: ScoreBounds, monitor: Monitor, work: float
+    system: ScoreSystem, penalty: PairPenalty, bounds: ScoreBounds, monitor: Monitor
 ) -> tuple[Status, int, Floats] | None:
     """Step inside the bounds; return status, steps and multipliers, None if not applicable."""
     domain, (r, c) = bounds.statement.loss.linear_pieces, system.shape
-    own = system.scores.data.n * (c * r) ** 2 / 4.0 + system.unknowns**3 / 3.0
-    if domain is None or system.sparse or own > work or penalty.p < 2:
+    own = interior_work(system.scores.data.n, r, c)
+    if domain is None or system.sparse or own > INTERIOR_WORK or penalty.p < 2:
         return None
     data = system.scores.data
     # Where one multiplier alone reaches the bound of the sum, it needs no other bound.
@@ -348,16 +368,13 @@ class ScoreBounds:
         return status
 
 
-# A point U and multipliers inside their domain, both of an earlier solution.
-Start: TypeAlias = tuple[Floats, Floats]
-
-
-def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start | None:
+def start_from(statement: MulticlassStatement, warm: Any) -> Point | None:
     """Return the starting point from an earlier solution, or None; raise DataError on a misfit."""
     warm = earlier_solution(warm, statement)
     if warm is None:
         return None
-    data, model = system.scores.data, warm.model
+    scores, model = statement.scores, warm.model
+    data = scores.data
     refused = "warm_start must be a Solution of the same data, got "
     if not isinstance(model, MulticlassModel) or not np.array_equal(model.classes, data.classes):
         raise DataError(f"{refused}one of other classes")
@@ -372,10 +389,9 @@ def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -
             "warm_start must have multipliers alpha, as solutions of multi-class formulations have;"
             " got one without"
         )
-    # A model's biases belong to the data as passed, those of U to the data of the scores.
-    intercept = model.intercept + system.scores.centre @ model.coef
-    alpha = statement.projected(statement.multipliers(warm.dual))
-    return system.point(model.coef, intercept), alpha
+    # A model's biases belong to the data as passed, others to the data of the scores.
+    intercept = model.intercept + scores.centre @ model.coef
+    return model.coef, intercept, statement.projected(statement.multipliers(warm.dual))
 
 
 class Projection(NamedTuple):
