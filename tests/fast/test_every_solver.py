@@ -182,7 +182,9 @@ def test_shared_arguments_are_checked(name):
         ({"max_iter": 0}, "max_iter must be a whole number of at least 1"),
         ({"callback": 3}, "callback must be a function"),
         ({"time_limit": -1.0}, "time_limit must be"),
-        ({"settings": {}}, "settings must be of .*Settings or None, got dict"),
+        ({"method": "dual"}, "method must be one of 'auto', ")
+        if name in SEVERAL
+        else ({"settings": {}}, "settings must be of .*Settings or None, got dict"),
         ({"sample_weight": -np.ones(y.size)}, "sample_weight must not be negative|negative"),
         ({"y": np.zeros(y.size)}, "one class only"),
     ):
