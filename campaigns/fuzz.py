@@ -378,7 +378,6 @@ def others():
         (plot, "losses", {}),
         (plot, "margin_distribution", {"models": known["kernel"], **data}),
         (plot, "pairwise_margins", {"model": known["m3svm"]}),
-        (synthetic, "label_noise_data", {"n": 10, "p": 2, "seed": 0, "tau": 0.5}),
         (synthetic, "outlier_data", {"n": 10, "p": 2, "seed": 0, "sigma": 1.0}),
         (datasets, "load", {"name": "wine"}),
     ):

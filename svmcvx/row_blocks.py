@@ -934,10 +934,10 @@ def default_client() -> Any:
 
 
 class LabelCounts(NamedTuple):
-    """The classes of all blocks in sorting order, and their numbers of rows for any weights."""
+    """The classes of all blocks in sorting order, and their numbers of rows or sums of weights."""
 
     classes: NDArray[Any]
-    counts: NDArray[np.intp]
+    counts: NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -982,15 +982,22 @@ class ClassPartition:
         return self.classes[codes], weights
 
 
-def label_counts(X: Any, y: Any) -> LabelCounts:
-    """Return the classes of all blocks with their numbers of rows, without rows where possible."""
-    if isinstance(X, RowBlocks) and (y is None or isinstance(y, BlockLabels)):
+def label_counts(
+    X: Any, y: Any, sample_weight: Any = None, *, weighted: bool = False
+) -> LabelCounts:
+    """Return the classes of all blocks with their numbers of rows, without rows where possible; or
+    with the sums of their weights.
+    """
+    if weighted and isinstance(X, RowBlocks):
+        pieces = labelled_pieces(X, y, sample_weight)
+        found = [_counts(piece.y, piece.weight) for piece in pieces]
+    elif isinstance(X, RowBlocks) and (y is None or isinstance(y, BlockLabels)):
         source = X if y is None else y.blocks
         if not source.labelled:
             check_labels(y, 0)
         listed = Shards.of(source.loaders).read(_label_counts)
         found = [part for parts in listed for part in parts]
-    elif is_dask(y):
+    elif is_dask(y) and not (weighted and sample_weight is not None):
         import dask
 
         parts = [dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed())]
@@ -998,24 +1005,25 @@ def label_counts(X: Any, y: Any) -> LabelCounts:
     else:
         given = as_array(y, "y")
         check_labels(y, given.shape[0] if given.ndim else 0)
-        found = [_counts(given)]
+        found = [_counts(given, sample_weight if weighted else None)]
     found = [part for part in found if part[0].size] or [(np.zeros(0), np.zeros(0))]
     labels, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
     codes, classes = coded_labels(labels, labels.size, "y")
     check_labels(classes, classes.size)
-    return LabelCounts(classes, np.bincount(codes, weights=numbers).astype(np.intp))
+    return LabelCounts(classes, np.bincount(codes, weights=numbers))
 
 
-def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def _counts(y: Any, weight: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
     labels = as_array(y, "y")
-    codes, classes = coded_labels(labels, labels.shape[0] if labels.ndim else 0, "y")
-    return classes, np.bincount(codes, minlength=classes.size)
+    m = labels.shape[0] if labels.ndim else 0
+    codes, classes = coded_labels(labels, m, "y")
+    return classes, np.bincount(codes, check_weights(weight, m), minlength=classes.size)
 
 
 @reads_rows
 def _label_counts(
     pieces: ShardBlocks, parts: ShardState
-) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Count the labels of each block, by `labels` of a loader that has it."""
     found = []
     for number, load in enumerate(pieces.loaders):
@@ -1079,18 +1087,3 @@ def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
         raise DataError(
             f"y and sample_weight must hold one number for each of the {first} rows of X"
         )
-
-
-def weight_counts(X: Any, y: Any, sample_weight: Any, labels: LabelCounts) -> NDArray[Any]:
-    """Return the sums of the weights of each class; the numbers of rows where there are none."""
-    if not isinstance(X, RowBlocks):
-        if sample_weight is None:
-            return labels.counts
-        codes = np.searchsorted(labels.classes, np.asarray(y))
-        return np.bincount(codes, weights=np.asarray(sample_weight), minlength=labels.classes.size)
-    found = np.zeros(labels.classes.size)
-    for piece in labelled_pieces(X, y, sample_weight):
-        codes = np.searchsorted(labels.classes, np.asarray(piece.y))
-        weight = check_weights(piece.weight, codes.size)
-        found += np.bincount(codes, weights=weight, minlength=found.size)
-    return found

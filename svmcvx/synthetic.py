@@ -1,8 +1,6 @@
-r"""Synthetic data of the experiments with the conic loss: Gaussian classes with outliers, and
-separable data with label noise.
+r"""Synthetic data of the experiments with the conic loss: Gaussian classes with outliers.
 
-Every generator is a function of its arguments and a seed. The features come without the constant
-feature: the formulations append it.
+The features come without the constant feature: the formulations append it.
 
 Source: [CepedaGomezHan], § 5.1.1 and Appendix B.
 """
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_number, check_whole
 
-__all__ = ["LinearRule", "label_noise_data", "label_noise_rule", "outlier_data", "outlier_rule"]
+__all__ = ["LinearRule", "outlier_data", "outlier_rule"]
 
 
 OUTLIERS = ("none", "clustered", "spread")
@@ -38,14 +36,14 @@ class LinearRule(NamedTuple):
         return np.where(self.decision_function(X) > 0, 1, -1)
 
 
-def _random(seed: int, *path: int) -> np.random.Generator:
+def random_stream(seed: int, *path: int) -> np.random.Generator:
     """One independent stream for the rule (path 0), and one for each sample (path 1, k)."""
     return np.random.default_rng([check_whole(seed, "seed", 0), *path])
 
 
 def outlier_rule(p: int, *, seed: int) -> LinearRule:
     """Return the Bayes rule of :func:`outlier_data` with the same seed: a hyperplane through 0."""
-    return LinearRule(_random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1)), 0.0)
+    return LinearRule(random_stream(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1)), 0.0)
 
 
 def outlier_data(
@@ -67,7 +65,7 @@ def outlier_data(
     share = check_number(share, "share", "[0, 1]")
     d = outlier_rule(p, seed=seed).coef
     centroid = 0.5 * d / np.linalg.norm(d)
-    rng = _random(seed, 1, check_whole(sample, "sample", 0))
+    rng = random_stream(seed, 1, check_whole(sample, "sample", 0))
     y = np.where(rng.random(n) < 0.5, 1, -1)
     outlier = rng.random(n) < (0.0 if outliers == "none" else share)
     place, spread = y.astype(np.float64), np.full(n, sigma)
@@ -80,22 +78,3 @@ def outlier_data(
         spread[outlier] *= np.sqrt(100.0)
     X = place[:, None] * centroid + spread[:, None] * rng.standard_normal((n, p))
     return X, y
-
-
-def label_noise_rule(p: int, *, seed: int) -> LinearRule:
-    """Return the hyperplane of the labels of :func:`label_noise_data` before they are flipped."""
-    drawn = _random(seed, 0).uniform(-1.0, 1.0, check_whole(p, "p", 1) + 1)
-    return LinearRule(drawn[1:], float(drawn[0]))
-
-
-def label_noise_data(
-    n: int, p: int, *, tau: float, seed: int, sample: int = 0
-) -> tuple[Floats, NDArray[np.intp]]:
-    """Draw features uniform on [−1, 1], and labels of a hyperplane, flipped with probability τ."""
-    n, p = check_whole(n, "n", 1), check_whole(p, "p", 1)
-    tau = check_number(tau, "tau", "[0, 0.5]")
-    rule = label_noise_rule(p, seed=seed)
-    rng = _random(seed, 1, check_whole(sample, "sample", 0))
-    X = rng.uniform(-1.0, 1.0, (n, p))
-    y = rule.predict(X)
-    return X, np.where(rng.random(n) < tau, -y, y)

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from benchmarks.papers.conic_points import conic_points
 from benchmarks.papers.published import published
 from benchmarks.papers.result import Reproduction, Run, exact_cells, mean_noise, significant, words
+from benchmarks.papers.synthetic import label_noise_data
 from benchmarks.papers.trials import Trials, accepted, binary_sets, timed, trials
 from svmcvx import DataError, Solution, conic_sdp, fast, solve
 from svmcvx.experiments.store import Row
 from svmcvx.formulations.base import bound_space
 from svmcvx.guarantees import guarantee, refine
-from svmcvx.synthetic import label_noise_data, outlier_data, outlier_rule
+from svmcvx.synthetic import outlier_data, outlier_rule
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime
 

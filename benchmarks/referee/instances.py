@@ -18,10 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 
 import svmcvx as sx
+from benchmarks.papers.synthetic import label_noise_data
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.datasets import content_digest, load
 from svmcvx.proofs import Statement
-from svmcvx.synthetic import label_noise_data, outlier_data
+from svmcvx.synthetic import outlier_data
 
 # Numbers that a recipe computes are multiples of this one: the last bits of a mean or of a sine
 # differ from machine to machine.

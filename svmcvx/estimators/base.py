@@ -46,7 +46,6 @@ from svmcvx.row_blocks import (
     label_counts,
     labelled_pieces,
     refuse_in_blocks,
-    weight_counts,
 )
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
@@ -265,12 +264,10 @@ class CertifiedClassifier(_Fitted):
             )
         request = self._make_request(entry, settings, ("fast", "rows in blocks", False))
         with time_limited(self.time_limit):
-            labels = label_counts(X, y)
-            counts = labels.counts
-            if self.class_weight == "balanced":
-                counts = weight_counts(X, y, sample_weight, labels)
-            weights = self._weights_of_classes(labels.classes, counts)
-            sides = ClassPartition(y, labels.classes, weights)
+            balanced = self.class_weight == "balanced"
+            classes, counts = label_counts(X, y, sample_weight, weighted=balanced)
+            weights = self._weights_of_classes(classes, counts)
+            sides = ClassPartition(y, classes, weights)
             self.solution_ = self._solve_blocks(request, X, sides, sample_weight)
         if hasattr(self, "shape_fit_"):
             # Of an earlier fit; the number of rows is not stored.

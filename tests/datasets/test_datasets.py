@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 import svmcvx as sx
+from benchmarks.papers.synthetic import label_noise_data, label_noise_rule
 from svmcvx import datasets
 from svmcvx.errors import DataError
-from svmcvx.synthetic import label_noise_data, label_noise_rule, outlier_data, outlier_rule
+from svmcvx.synthetic import outlier_data, outlier_rule
 
 
 @pytest.mark.parametrize("name", datasets.BUILT_IN)
