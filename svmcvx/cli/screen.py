@@ -129,7 +129,7 @@ class Outputs:
         if self.latex is not None:
             from svmcvx.experiments.tables import latex_frame
 
-            self._text(self.latex, latex_frame(frame) if study is None else study.to_latex())
+            self._text(self.latex, latex_frame(frame) if study is None else study.latex())
         if self.html is not None:
             from svmcvx.experiments.reports import report
 

@@ -328,7 +328,7 @@ class Study:
 
     # Files
 
-    def to_latex(
+    def latex(
         self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3
     ) -> str:
         """Return the table of a metric for a document with the package booktabs; write it to `path`

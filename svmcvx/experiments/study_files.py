@@ -15,7 +15,7 @@ from svmcvx.data import check_choice
 from svmcvx.datasets import load
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.experiments.comparison import Split
+from svmcvx.experiments.comparison import Split, grids
 from svmcvx.experiments.specifications import MODELS, spaced
 from svmcvx.experiments.studies import as_split
 
@@ -66,11 +66,9 @@ def _arguments(content: dict[str, Any], folder: Path) -> dict[str, Any]:
     common = _grid(content.get("tune", {}), "tune")
     for model in models.values():
         _check_values(model, common)
-    if common and tuned:
-        raise DataError(
-            "it has both a grid for all models and grids of single models; write one or the other"
-        )
-    return arguments | {"models": models, "tune": common or tuned or None}
+    # A model's own grid takes the place of the common one.
+    shared = grids([*models.items()], common or None)
+    return arguments | {"models": models, "tune": shared | tuned or None}
 
 
 def _known(table: Any, names: Sequence[str], what: str) -> None:

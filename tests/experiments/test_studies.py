@@ -278,8 +278,8 @@ def test_models_that_predict_one_class_are_counted():
     )
     assert "p predicts one class only in 3 of 3 tasks." in found.notes()
     assert found.table().loc["rare", "p"].endswith(" †")
-    assert r"^{\dagger}$" in found.to_latex()
-    assert "predicts one class only on some split" in found.to_latex()
+    assert r"^{\dagger}$" in found.latex()
+    assert "predicts one class only on some split" in found.latex()
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_what_fails_is_a_row_and_the_others_go_on(tmp_path):
     assert "Over the data sets" not in text
     assert "fewer than" not in text
     assert small.table().index.tolist() == ["one"]
-    assert "mean rank" not in small.to_latex()
+    assert "mean rank" not in small.latex()
     assert "loose: 0 of 1 solves certified." in small.notes()
 
 
@@ -530,7 +530,7 @@ def test_csv_and_latex(study, tmp_path):
     study.frame.to_csv(tmp_path / "rows.csv", index=False)
     read = pd.read_csv(tmp_path / "rows.csv")
     assert read["accuracy"].tolist() == study.frame["accuracy"].tolist()
-    text = study.to_latex(tmp_path / "table.tex")
+    text = study.latex(tmp_path / "table.tex")
     assert (tmp_path / "table.tex").read_text() == text
     assert text.startswith(
         "\\begin{tabular}{lccc}\n\\toprule\naccuracy & hinge & squared & ridge \\\\\n"
@@ -626,6 +626,10 @@ def test_a_study_written_down(file):
         "mine": 12,
     }
     assert found.metrics == ("accuracy", "f1_macro")
+    file.write_text(FILE.replace("[models]", "[tune]\nC = [5.0]\nalpha = [1.0]\n[models]"))
+    _, more = read_study(file)
+    common = {"the other": {"C": [5.0]}, "ridge": {"alpha": [1.0]}}
+    assert more["tune"] == common | arguments["tune"]
     assert found.datasets["split"].tolist() == ["test share 0.4, stratified", "2 folds, stratified"]
 
 
@@ -653,7 +657,7 @@ def test_a_study_written_down(file):
         ('target = "label"', 'column = "label"', "a key of a data set must be .*got 'column'"),
         ('drop = ["a"]', "drop = 3", "drop of the data set 'mine' must be a list of strings"),
         ('"iris:versicolor-virginica"', '"mine"', "must have a name of its own, got 'mine'"),
-        ("[models]", "[tune]\nC = [1.0]\n[models]", "has both a grid for all models"),
+        ("[models]", "[tune]\nq = [1.0]\n[models]", "a parameter of tune must be one of"),
     ],
 )
 def test_a_file_that_cannot_be_used(file, old, new, message):
@@ -697,7 +701,7 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
     exact = guaranteed.exact("accuracy")
     assert exact.loc["one", "hinge"] == f"{guaranteed.mean('accuracy').loc['one', 'hinge']:.4f}"
     assert (exact["ridge"] == "").all()
-    assert r"\multicolumn{4}{l}{of every optimal machine" in guaranteed.to_latex(metric="accuracy")
+    assert r"\multicolumn{4}{l}{of every optimal machine" in guaranteed.latex(metric="accuracy")
     guaranteed.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "accuracy of the optimal machines" in page
