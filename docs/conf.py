@@ -77,7 +77,7 @@ REPOSITORY, ADDRESS = (
 html_theme_options = {
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "logo": {"text": f"svmcvx {version}"},
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 5,
     "navbar_align": "left",
     "show_toc_level": 2,
     "navigation_with_keys": False,
