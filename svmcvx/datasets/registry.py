@@ -100,10 +100,8 @@ def content_digest(X: Any, y: Any) -> str:
 
     Parameters
     ----------
-    X : ndarray or sparse matrix of shape (n, d)
-        Data; NaN is one value.
-    y : array-like of shape (n,)
-        Labels.
+    X, y : ndarray or sparse matrix of shape (n, d), array-like of shape (n,)
+        Data and labels.
 
     Returns
     -------

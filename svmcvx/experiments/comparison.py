@@ -462,7 +462,7 @@ def compare(
         Show a bar, or a line a minute where there is no terminal (extra ``cli``).
     time_limit : float, optional
         Seconds for everything. The model that is being fitted then ends with its best point so far,
-        those after it have the status ``"time_limit"``.
+        those after it have the status ``"time_limit"``, and a warning says so.
 
     Returns
     -------
@@ -484,10 +484,12 @@ def compare(
     SolverUnavailable
         If `progress` is True and rich is not installed.
 
-    Warns
-    -----
-    UserWarning
-        After Ctrl-C or at the time limit: the table then has the finished rows.
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> table = sx.compare(["psvm:p=1.5", "zero-one:lam=2"], "iris:versicolor-virginica")
+    >>> table["certified"].tolist()
+    [True, True]
     """
     named = named_models(models)
     metrics = tuple(dict.fromkeys(("accuracy", *fit.check_metrics(metrics))))

@@ -200,18 +200,13 @@ def certified_path(
     -------
     CertifiedPath
         Its `gap` is above `eps` only if `complete` is false: where time ended, or a solver could
-        not reach what was needed.
+        not reach what was needed. Then a warning says so.
 
     Raises
     ------
     DataError
         If nothing is known of the optimum between two values of the parameter, the estimator makes
         one model of several problems, or a range cannot be used.
-
-    Warns
-    -----
-    UserWarning
-        If the path is not complete.
 
     Examples
     --------

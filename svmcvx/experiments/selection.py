@@ -310,7 +310,8 @@ def select(
     seed : int, optional
         Shuffle the observations before they are cut into folds, if `cv` is a number.
     time_limit : float, optional
-        Seconds for everything. At the limit the table has the finished rows.
+        Seconds for everything. At the limit, as after Ctrl-C, the table has the finished rows, with
+        a warning.
 
     Returns
     -------
@@ -333,11 +334,6 @@ def select(
         If an argument cannot be used, or if every fit fails.
     SolverUnavailable
         If `progress` is True and rich is not installed.
-
-    Warns
-    -----
-    UserWarning
-        After Ctrl-C or at the time limit: the table then has the finished rows.
 
     Examples
     --------

@@ -63,6 +63,12 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     ------
     DataError
         If a model or a setting is unknown, or a setting is given twice.
+
+    Examples
+    --------
+    >>> from svmcvx.experiments import parse_models
+    >>> parse_models("psvm:p=1.5,odm")
+    [('psvm(p=1.5)', PSVMClassifier(p=1.5)), ('odm', ODMClassifier())]
     """
     read: list[tuple[str, dict[str, Any]]] = []
     for word in (part.strip() for part in text.split(",")):

@@ -75,6 +75,12 @@ def mcnemar(y: Any, first: Any, second: Any) -> float:
     ------
     DataError
         If the three have not the same length.
+
+    Examples
+    --------
+    >>> from svmcvx.experiments import mcnemar
+    >>> mcnemar([1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [0, 0, 0, 0, 1])
+    0.375
     """
     y, first, second = (np.asarray(part).ravel() for part in (y, first, second))
     if not y.size == first.size == second.size:

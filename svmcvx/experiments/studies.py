@@ -138,7 +138,8 @@ def study(
     progress : bool
         Show a bar with an estimate of the time left (extra ``cli``).
     time_limit : float, optional
-        Seconds for everything. Tasks that are not done then are missing in the result.
+        Seconds for everything. Tasks that are not done then, or at Ctrl-C, are missing in the
+        result, with a warning.
 
     Returns
     -------
@@ -151,11 +152,6 @@ def study(
         If an argument cannot be used, or no data set can be.
     SolverUnavailable
         If an extra is missing.
-
-    Warns
-    -----
-    UserWarning
-        After Ctrl-C or at the time limit: the result then has the finished tasks.
 
     Examples
     --------
