@@ -297,7 +297,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={
                     "M": "auto",
                     "form": "big-m",
-                    "gamma": "best",
+                    "gamma": "norms",
                     "relax": False,
                     "incumbent": None,
                 },

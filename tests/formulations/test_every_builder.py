@@ -179,9 +179,11 @@ CASES = [
          "box_low box_high beyond excess split cone_beyond / lam",
          **CONIC),
     Case("conic_fixed_gamma", {"gamma": 1e-3, "lam": 0.7},
-         "w_scaled z a m n / margin slack beyond excess box_high cone / lam", **CONIC),
+         "w z shortfall excess shortfall_cost excess_cost / split nonnegative_shortfall "
+         "nonnegative_excess shortfall_cone excess_cone / lam", **CONIC),
     Case("conic_fixed_gamma", {"gamma": 1e-2, "lam": 0.7, "kernel": RBF},
-         "w_scaled z a m n / margin slack beyond excess box_high cone / lam", **CONIC),
+         "w z shortfall excess shortfall_cost excess_cost / split nonnegative_shortfall "
+         "nonnegative_excess shortfall_cone excess_cone / lam", **CONIC),
     Case("zero_one_mio", {"lam": 1.0}, "w z / margin / lam M", **COUNTED, unit={"lam": -1}),
     Case("zero_one_mio", {"k": 3}, "w z / margin budget / k M", **COUNTED, unit={"k": 1}),
     Case("zero_one_mio", {"lam": 1.0, "form": "perspective", "M": None},

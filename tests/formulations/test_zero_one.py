@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 import svmcvx as sx
 from svmcvx.errors import BuildError, DataError, SolverFailed
 from svmcvx.formulations.base import bound_space
-from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, relaxed_point, zero_one_mio
+from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, robust_point, zero_one_mio
 from svmcvx.formulations.indicator.statement import l0_statement
 from svmcvx.synthetic import outlier_data
 
@@ -266,17 +266,21 @@ def test_budgets_that_no_point_keeps_are_named():
 @pytest.mark.parametrize(
     "hyper", [{"lam": 0.3, "k": None}, {"lam": 20.0, "k": None}, {"lam": None, "k": 2.0}]
 )
-def test_the_relaxation_of_the_start_is_the_semidefinite_one(hyper):
+def test_the_robust_point_of_the_start_minimises_the_conic_loss(hyper):
     X, y = outlier_data(40, 3, sigma=0.5, outliers="spread", seed=1)
-    statement = zero_one_mio(X, y, M=30.0, **hyper).formulation
-    found = relaxed_point(statement.geometry, **hyper)
-    dual = statement.repair({"gamma": found.gamma, "lam": np.array(found.lam)})
-    given = {"lam": hyper["lam"]} if hyper["k"] is None else {"kappa": hyper["k"] / 40}
-    exact = sx.solve(sx.conic_sdp(X, y, **given)).certificate
-    assert statement.evaluate_dual(dual).value == pytest.approx(exact.lower, rel=1e-5)
-    assert found.z @ np.ones(40) <= 40
+    problem = zero_one_mio(X, y, M=30.0, **hyper)
+    statement, (dual,) = problem.formulation, problem.relaxed_duals
+    found = robust_point(statement.geometry, **hyper)
+    fixed = sx.conic_fixed_gamma(X, y, gamma=dual["gamma"], lam=found.lam)
+    exact = sx.solve(fixed, solver="clarabel").certificate
+    value = fixed.formulation.objective(fixed.formulation.model_at(found.w))
+    assert value == pytest.approx(exact.upper, rel=1e-6)
+    lower = exact.lower
     if hyper["k"] is not None:
         assert found.z.sum() == pytest.approx(hyper["k"], rel=1e-4)
+        lower -= found.lam * hyper["k"]
+    proved = statement.evaluate_dual(statement.repair(dual)).value
+    assert proved == pytest.approx(lower, rel=1e-4)
 
 
 # --- added constraints
@@ -376,8 +380,9 @@ def test_the_perspective_relaxation_grows_with_gamma_up_to_the_conic_one():
         values.append(solution.certificate.upper)
     assert values[0] < values[1] < values[2]
     assert values[2] == pytest.approx(conic.certificate.lower, rel=1e-6)
-    best = sx.solve(zero_one_mio(X, y, lam=2.0, form="perspective", relax=True)).certificate
-    assert best.upper == pytest.approx(conic.certificate.lower, rel=1e-4)
+    rule = {"lam": 2.0, "form": "perspective", "gamma": "best"}
+    best = sx.solve(zero_one_mio(X, y, relax=True, **rule)).certificate
+    assert best.upper == pytest.approx(conic.certificate.lower, rel=1e-5)
     integers = zero_one_mio(X[:8], y[:8], lam=2.0, form="perspective", gamma="norms")
     plain = zero_one_mio(X[:8], y[:8], lam=2.0)
     one, other = (sx.solve(each, tol=1e-6).certificate for each in (integers, plain))
@@ -394,5 +399,5 @@ def test_relaxations_that_are_none_are_refused():
         zero_one_mio(X, y, lam=1.0, gamma=50.0, form="perspective", relax=True)
     with pytest.raises(DataError, match="gamma must be positive"):
         zero_one_mio(X, y, lam=1.0, gamma=0.0, form="perspective")
-    with pytest.raises(DataError, match="gamma must be one of 'best', 'norms'"):
+    with pytest.raises(DataError, match="gamma must be one of 'norms', 'best'"):
         zero_one_mio(X, y, lam=1.0, gamma="scale", form="perspective")

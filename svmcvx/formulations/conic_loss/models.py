@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from scipy.optimize import OptimizeResult, brentq, minimize
+from scipy.optimize import brentq, minimize
 
 from svmcvx.arrays import Bools, Floats
 from svmcvx.certificate import EPS
@@ -38,7 +38,6 @@ from svmcvx.certificate.exactly import nearest_sum
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import ON_SUPPORT, SHRINKS
 from svmcvx.formulations.conic_loss.geometry import geometry_of
-from svmcvx.formulations.signed_rows import never
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.system.memory import SMALL_ENTRIES
@@ -114,39 +113,15 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
     V = V[:, sizes > 1e-7 * sizes.max(initial=0.0)]
     if V.shape[1] == 0:
         return w, V
-    return minimised(w, V, A, height, {"maxiter": 500, "ftol": 0.0, "gtol": 0.0, "maxcor": 30})
-
-
-def minimised(
-    w: Floats,
-    V: Floats,
-    A: Any,
-    height: Floats,
-    options: Mapping[str, float],
-    *,
-    fixed: Floats | None = None,
-    unit: float = 1.0,
-    stop: Callable[[], bool] = never,
-) -> tuple[Floats, Floats]:
-    """Minimise P/unit by L-BFGS from (w, V), with further columns of V that are fixed."""
-    fixed = np.zeros((w.size, 0)) if fixed is None else fixed
 
     def value_and_gradient(point: Floats) -> tuple[float, Floats]:
-        columns = np.hstack([point[w.size :].reshape(V.shape), fixed])
+        columns = point[w.size :].reshape(V.shape)
         value, by_w, by_V, *_ = low_rank_gradient(point[: w.size], columns, A, height)
-        return value / unit, np.concatenate([by_w, by_V[:, : V.shape[1]].ravel()]) / unit
+        return value, np.concatenate([by_w, by_V.ravel()])
 
-    def check_stop(intermediate_result: OptimizeResult) -> None:
-        if stop():
-            raise StopIteration
-
-    end = minimize(
-        *(value_and_gradient, np.concatenate([w, V.ravel()])),
-        jac=True,
-        method="L-BFGS-B",
-        options=options,
-        callback=check_stop,
-    ).x
+    options = {"maxiter": 500, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
+    start = np.concatenate([w, V.ravel()])
+    end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options).x
     return end[: w.size], end[w.size :].reshape(V.shape)
 
 

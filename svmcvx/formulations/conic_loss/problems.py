@@ -208,20 +208,29 @@ def conic_sdp(
 
 class ConicFixedGammaProblem(FormulationProblem):
     lam: cp.Parameter
-    w: cp.Expression
-
-    def recover(self) -> RecoveredPoints:
-        statement: ConicFixedGamma = self.formulation
-        return statement.recover_from({"w": self.w.value}, self._values()[1])
-
-    def model_at_variables(self) -> BinaryModel | None:
-        if not usable(self.w.value):
-            return None
-        statement: ConicFixedGamma = self.formulation
-        return statement.model_at(np.asarray(self.w.value, dtype=np.float64))
+    w: cp.Variable
 
 
-def root_of_curvature(statement: ConicFixedGamma) -> Floats:
+def perspective(
+    statement: ConicFixedGamma, w: cp.Variable, z: cp.Variable
+) -> tuple[cp.Expression, list[cp.Constraint]]:
+    """Return ‖w‖² − Σ γ(1−u)² + Σ γ(a²/z + c²/(1−z)) with a − c = 1 − u, and its constraints."""
+    gamma, n = statement.gamma, z.size
+    u = cp.multiply(statement.y, statement.factor @ w)
+    a, c = cp.Variable(n, name="shortfall"), cp.Variable(n, name="excess")
+    p, q = cp.Variable(n, name="shortfall_cost"), cp.Variable(n, name="excess_cost")
+    convex = cp.sum_squares(_root_of_curvature(statement) @ w) + 2 * (gamma @ u)
+    constraints = [
+        (a - c == 1 - u).set_label("split"),
+        (a >= 0).set_label("nonnegative_shortfall"),
+        (c >= 0).set_label("nonnegative_excess"),
+        square_over(a, p, z).set_label("shortfall_cone"),
+        square_over(c, q, 1 - z).set_label("excess_cone"),
+    ]
+    return convex - float(gamma.sum()) + gamma @ (p + q), constraints
+
+
+def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
     """Return A with A'A = I − Σ γ_i x_i x_i', or raise a :class:`DataError`."""
     values, vectors, error = statement.spectrum
     largest = float(values[-1])
@@ -251,17 +260,14 @@ def conic_fixed_gamma(
 
     .. math::
         \min\; w'Qw + 2\sum_i \gamma_i u_i - \sum_i \gamma_i
-        + \sum_i (\gamma_i a_i + \lambda z_i + \gamma_i n_i^2)
-        \quad\text{s.t.}\quad m_i^2 \le a_i z_i,\; 0 \le z_i \le 1,\; m_i \ge 1 - u_i,\;
-        n_i \ge u_i - 1,\; m, n \ge 0
+        + \sum_i \gamma_i \Big(\frac{a_i^2}{z_i} + \frac{c_i^2}{1 - z_i}\Big) + \lambda\sum_i z_i
+        \quad\text{s.t.}\quad a_i - c_i = 1 - u_i,\; a, c \ge 0,\; 0 \le z_i \le 1
 
     with :math:`Q = I - \sum_i \gamma_i x_i x_i'`: minimised over :math:`z_i`, the last terms are
     :math:`L(u_i;\gamma_i) + \gamma_i(1-u_i)^2`. Observations with :math:`\gamma_i = 0` have no
     loss.
 
-    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and
-    :math:`n_i^2/(1-z_i)` replaced by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is
-    0.
+    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1].
 
     Parameters
     ----------
@@ -276,8 +282,7 @@ def conic_fixed_gamma(
     Returns
     -------
     ConicFixedGammaProblem
-        A ``cvxpy.Problem``. ``w_scaled`` is that of the data divided by their root mean square row
-        norm; ``problem.w`` is in the data's own scale.
+        A ``cvxpy.Problem``. ``shortfall`` is a, ``excess`` is c, with the quotients as costs.
 
     Examples
     --------
@@ -291,29 +296,13 @@ def conic_fixed_gamma(
     space = bound_space(X, y, kernel, intercept, None, indefinite)
     given = check_weights(np.asarray(gamma), space.data.n, name="gamma")
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
-    root = root_of_curvature(statement)
-    L, scale = scaled_factor(space)
-    n, r = L.shape
-    w = cp.Variable(r, name="w_scaled")
-    z, a, m, beyond = (cp.Variable(n, name=name) for name in ("z", "a", "m", "n"))
-    u = cp.multiply(space.data.y, L @ w)
-    lam_parameter = cp.Parameter(pos=True, name="lam", value=lam)
-    quadratic = cp.sum_squares(root @ w) / scale**2 + 2 * (given @ u) - float(given.sum())
-    loss = (
-        given @ a + lam_parameter * cp.sum(z) + cp.sum_squares(cp.multiply(np.sqrt(given), beyond))
-    )
-    constraints = [
-        (m >= 1 - u).set_label("margin"),
-        (m >= 0).set_label("slack"),
-        (beyond >= u - 1).set_label("beyond"),
-        (beyond >= 0).set_label("excess"),
-        (z <= 1).set_label("box_high"),
-        square_over(m, a, z).set_label("cone"),
-    ]
-    problem = ConicFixedGammaProblem(
-        cp.Minimize(quadratic + loss), constraints, statement, [lam_parameter]
-    )
-    problem.w = w / scale
+    w = cp.Variable(space.factor.shape[1], name="w")
+    z = cp.Variable(space.data.n, name="z")
+    parameter = cp.Parameter(pos=True, name="lam", value=lam)
+    value, constraints = perspective(statement, w, z)
+    objective = cp.Minimize(value + parameter * cp.sum(z))
+    problem = ConicFixedGammaProblem(objective, constraints, statement, [parameter])
+    problem.w = w
     return problem
 
 

@@ -62,7 +62,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -241,19 +241,10 @@ class ConicDual(BinaryStatement):
         L = self.factor[rows]
         A = (L.toarray() if sp.issparse(L) else L) * self.y[rows, None]
         bend, height = gamma[rows], lam * self.weight[rows]
-        # Roots before products, so that a tiny γ does not underflow; the knee √(λs/γ) may be
-        # infinite.
-        with np.errstate(over="ignore"):
-            slope, knee = np.sqrt(bend) * np.sqrt(height), np.sqrt(height) / np.sqrt(bend)
-        lagrangian, found = _SmoothedLagrangian(A, bend, slope, knee, current().passed), []
-        # The loss is smoothed at u = 1, over 0.01 to 1e-7 of the margin.
-        for digits in range(2, 8):
-            lagrangian.smooth(10.0**-digits)
-            newton(lagrangian)
+        found = []
+        for lagrangian in smoothed(A, bend, height, current().passed):
             found.append(np.zeros(gamma.size))
             found[-1][rows] = lagrangian.multipliers()
-            if lagrangian.stop():
-                break
         return found
 
     def gamma_upper_bound(self) -> Floats | float:
@@ -349,7 +340,23 @@ def same_point(one: Dual, other: Dual) -> bool:
     return set(one) == set(other) and all(np.array_equal(one[name], other[name]) for name in one)
 
 
-class _SmoothedLagrangian:
+def smoothed(
+    A: Floats, gamma: Floats, height: Floats, stop: Callable[[], bool]
+) -> Iterator[SmoothedLagrangian]:
+    """Yield q of rows with γ > 0 at its minimum, smoothed over 0.01 to 1e-7 of the margin."""
+    # Roots before products, so that a tiny γ does not underflow; the knee √(λs/γ) may be infinite.
+    with np.errstate(over="ignore"):
+        slope, knee = np.sqrt(gamma) * np.sqrt(height), np.sqrt(height) / np.sqrt(gamma)
+    lagrangian = SmoothedLagrangian(A, gamma, slope, knee, stop)
+    for digits in range(2, 8):
+        lagrangian.smooth(10.0**-digits)
+        newton(lagrangian)
+        yield lagrangian
+        if stop():
+            break
+
+
+class SmoothedLagrangian:
     r"""q(w) up to a constant, with :math:`h = L + \gamma(1-u)^2` smoothed at u = 1, at a point."""
 
     def __init__(
@@ -649,16 +656,10 @@ class ConicFixedGamma(ConicDual):
     ) -> RecoveredPoints:
         if not usable(variables["w"]):
             return RecoveredPoints([], [])
-        w, alpha = np.asarray(variables["w"], dtype=np.float64), None
+        w = np.asarray(variables["w"], dtype=np.float64)
         duals = [self.repair({"gamma": self.gamma})]
-        # α of 1 − u, which is the difference of two parts or is bounded by both.
-        split, margin, beyond = map(multipliers.get, ("split", "margin", "beyond"))
-        if split is not None:
-            alpha = -np.asarray(split)
-        elif margin is not None and beyond is not None:
-            alpha = np.asarray(margin) - np.asarray(beyond)
-        if alpha is not None:
-            duals.append({"gamma": self.gamma, "alpha": alpha})
+        if multipliers["split"] is not None:
+            duals.append({"gamma": self.gamma, "alpha": -np.asarray(multipliers["split"])})
         start = self.minimiser(duals[0])
         # Distances from 1 below which a margin is taken to be 1; the checker chooses.
         near = (1e-6, 1e-4, 1e-2)

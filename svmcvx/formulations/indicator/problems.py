@@ -1,14 +1,11 @@
 r"""Mixed-integer programs that drop observations, as cvxpy problems that know their statement.
 
-Values of M follow from feasible points. Some of these are proposed by the conic relaxation
-(:mod:`svmcvx.formulations.conic_loss.problems`), minimised in its low-rank form :math:`P(w, V)`
-(:mod:`svmcvx.formulations.conic_loss.models`) by L-BFGS. P jumps where V vanishes; a ridge, that is
-the fixed columns :math:`\sqrt\rho I` next to V, makes it smooth, and decreases from stage to stage.
+Values of M follow from feasible points. Some of these are proposed by the machine with the conic
+loss at :math:`\gamma_i \propto s_i/\|x_i\|^2`, whose dual point bounds the 0-1 problem too.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -23,14 +20,9 @@ from svmcvx.data import check_choice, check_number, check_weights
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, bound_space, usable
-from svmcvx.formulations.conic_loss.models import (
-    at_cardinality,
-    low_rank_gradient,
-    minimised,
-    relaxed_indicator,
-)
-from svmcvx.formulations.conic_loss.problems import root_of_curvature
-from svmcvx.formulations.conic_loss.statement import ConicFixedGamma
+from svmcvx.formulations.conic_loss.models import at_cardinality
+from svmcvx.formulations.conic_loss.problems import conic_sdp, perspective
+from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, smoothed
 from svmcvx.formulations.indicator.statement import (
     L0,
     BigMRelaxation,
@@ -57,80 +49,61 @@ from svmcvx.losses import ramp, zero_one
 from svmcvx.model import BinaryModel, Model
 from svmcvx.system.deadline import current, interruptible
 
-# Feasible points to start from, and the conic relaxation that proposes some of them
+# Feasible points to start from
 
 
-class RelaxedPoint(NamedTuple):
-    """Normal, indicators, multipliers γ (not made feasible) and λ of the conic relaxation."""
+class RobustPoint(NamedTuple):
+    """Normal, indicators and the price of the losses of :func:`robust_point`."""
 
     w: Floats
     z: Floats
-    gamma: Floats
     lam: float
 
 
-def relaxed_point(
+def norms_gamma(G: Floats, weight: Floats) -> Floats:
+    r"""Return the largest multiple of :math:`s_i / \|g_i\|^2` with a definite quadratic."""
+    squares = np.einsum("ij,ij->i", G, G)
+    found = weight / np.maximum(squares, 1e-9 * (float(squares.max()) or 1.0))
+    largest = float(np.linalg.eigvalsh((G * found[:, None]).T @ G)[-1])
+    return np.asarray(found * ((1.0 - 1e-6) / (largest or 1.0)))
+
+
+def robust_point(
     geometry: SignedRows, *, lam: float | None, k: float | None, stop: Callable[[], bool] = never
-) -> RelaxedPoint | None:
-    r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and
-    where all or nothing may be dropped.
+) -> RobustPoint | None:
+    """Minimise the conic loss without bias at the γ of the norms, for λ or that with s'z = k; None
+    if it is too large, and where all or nothing may be dropped.
 
-    .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2
-        + \lambda\sum_i s_i \frac{(1-u_i)_+^2}{\|V'g_i\|^2 + (1-u_i)_+^2},
-
-    or with :math:`s'z \le k` for the fractions :math:`z_i` in place of the penalty, whose
-    multiplier is then λ. Where `stop` says so, the point is the last one.
+    Its losses are bounded: far outliers do not move it.
     """
     G, weight = geometry.G, geometry.weight
     n, r = G.shape
-    # The work grows with the product of both, and with the square of the columns.
-    if n > 200 or r > 50:
+    # Floating-point operations of a step.
+    if n * r**2 > 1e8 or (k is not None and not 0 < k < float(weight.sum())):
         return None
-    if k is not None and not 0 < k < float(weight.sum()):
-        return None
-    # In units in which the rows have length 1 on average: λ is multiplied by the square of the
-    # unit, γ too.
-    mean = float(np.mean(np.einsum("ij,ij->i", G, G))) or 1.0
-    H = G / math.sqrt(mean)
 
-    def solve(lam: float) -> tuple[RelaxedPoint, Floats]:
-        # From the first ridge each time: a point whose covariance has vanished cannot regain it.
-        point = _minimise(H, weight, lam, stop)
-        return point, point.z
+    def solve(lam: float) -> tuple[RobustPoint, Floats]:
+        *_, machine = smoothed(G, gamma, lam * weight, stop)
+        slope = np.sqrt(gamma / (lam * weight))
+        z = np.minimum(slope * np.maximum(1.0 - G @ machine.w, 0.0), 1.0)
+        return RobustPoint(machine.w, z, lam), z
 
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            gamma = norms_gamma(G, weight)
             if lam is not None:
-                point, _ = solve(lam * mean)
-            else:
-                k = float(k or 0)
-                point = at_cardinality(solve, weight, lam=4.0 / k, allowance=k)
-    except np.linalg.LinAlgError:
+                return solve(lam)[0]
+            first = 4.0 / (float(k or 0) * float(np.mean(np.einsum("ij,ij->i", G, G))))
+            return at_cardinality(solve, weight, lam=first, allowance=float(k or 0))
+    except (np.linalg.LinAlgError, ArithmeticError):
         # Prices beyond the range of floating point: there are other heuristics.
         return None
-    return RelaxedPoint(point.w / math.sqrt(mean), point.z, point.gamma / mean, point.lam / mean)
-
-
-def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -> RelaxedPoint:
-    """Minimise P for one λ and rows of mean squared length 1 by L-BFGS with shrinking ridges."""
-    r, height = G.shape[1], lam * weight
-    # P is at most this at w = 0; the accuracy of L-BFGS is absolute for values below 1.
-    unit = min(1.0, float(height.sum())) or 1.0
-    # Solutions have one or two columns as a rule.
-    directions = np.linalg.svd(G, full_matrices=False)[2][:10].T
-    w, V, fixed = np.zeros(r), directions / math.sqrt(directions.shape[1]), np.eye(r)
-    options = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 0.0, "maxcor": 20}
-    for ridge in (0.3, 3e-3, 3e-5, 3e-7):
-        fixed = math.sqrt(ridge) * np.eye(r)
-        w, V = minimised(w, V, G, height, options, fixed=fixed, unit=unit, stop=stop)
-    gamma = low_rank_gradient(w, np.hstack([V, fixed]), G, height)[3]
-    return RelaxedPoint(w, relaxed_indicator(G @ w, np.sum((G @ V) ** 2, axis=1)), gamma, lam)
 
 
 def counting_pool(
     statement: CountingStatement, earlier: Floats | None, *, lam: float | None, k: float | None
-) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
-    """Return points of all heuristics and of the relaxation, if minimised; `lam` or `k` is None."""
+) -> tuple[tuple[Incumbent, ...], RobustPoint | None]:
+    """Return points of all heuristics, and the robust one, if known; `lam` or `k` is None."""
     deadline = current()
     began = deadline.seconds
     geometry = statement.geometry
@@ -145,16 +118,16 @@ def counting_pool(
             geometry, G=np.hstack([geometry.G, size * geometry.y[:, None]]), free=False
         )
     with interruptible(deadline):
-        relaxation = relaxed_point(relaxed, lam=lam, k=k, stop=stop)
+        robust = robust_point(relaxed, lam=lam, k=k, stop=stop)
         scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
         scores += [soft_margin_scores(geometry, 1.0, stop), elastic_filter(geometry, stop)]
-        if relaxation is not None:
-            scores += [-relaxation.z, relaxed.G @ relaxation.w]
+        if robust is not None:
+            scores += [-robust.z, relaxed.G @ robust.w]
         best = local_search(geometry, statement.objective_value, scores=scores, stop=stop)
     zeros = np.zeros(geometry.G.shape[1])
     biases = (0.0, 1.0, -1.0) if geometry.free else (0.0,)
     constants = [geometry.incumbent(zeros, b, zero_one) for b in biases]
-    return tuple(([] if best is None else [best]) + constants), relaxation
+    return tuple(([] if best is None else [best]) + constants), robust
 
 
 def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | None:
@@ -187,56 +160,24 @@ def ramp_pool(counting: L0, earlier: Floats | None) -> tuple[Incumbent, ...]:
 # The programs
 
 
-# The γ of the conic relaxation as far as the builder knows it, and 1/‖x_i‖² up to a factor.
-GAMMAS = ("best", "norms")
+GAMMAS = ("norms", "best")
 
 
 def perspective_gamma(
-    statement: ZeroOne, gamma: Any, relaxation: RelaxedPoint | None, *, relax: bool
+    statement: ZeroOne, gamma: Any, best: Callable[[], Any], *, relax: bool
 ) -> Floats:
-    r"""Return γ with :math:`I - \sum_i \gamma_i g_i g_i' \succeq 0`; positive for integer z."""
-    G = statement.geometry.G
-
-    def scaled(part: Floats, least: float) -> Floats:
-        return part / max(float(np.linalg.eigvalsh((G * part[:, None]).T @ G)[-1]), least)
-
+    """Return γ of a user, of the norms, or of the relaxation; positive for integer z."""
     if not isinstance(gamma, str):
         given = per_observation(gamma, statement.space, "gamma")
         if not (relax or given.all()):
             raise DataError("gamma must be positive where z is integer; pass relax=True, or more")
         return given
-    check_choice(gamma, "gamma", GAMMAS)
-    squares = np.einsum("ij,ij->i", G, G)
-    if gamma == "norms":
-        found = scaled(statement.weight / np.maximum(squares, 1e-9 * squares.max()), 0.0)
-        return found * (1.0 - 1e-6)
-    mixed = scaled(statement.weight, 1e-6)
-    if relaxation is not None:
-        share = 0.0 if relax else 0.05
-        mixed = (1.0 - share) * scaled(relaxation.gamma, 1.0) + share * mixed
-    return mixed * (1.0 - 1e-6)
-
-
-def perspective_rows(
-    w: cp.Variable, z: cp.Variable, u: cp.Expression, G: Floats, gamma: Floats, root: Floats
-) -> tuple[cp.Expression, list[cp.Constraint]]:
-    """Return ‖w‖² − Σ γ(1−u)² + Σ γ(a²/z + c²/(1−z)) with a − c = 1 − u, and its constraints.
-
-    A solver's tolerance ε lets through margins that are short by √ε, so that the valid big-M rows
-    are added by default.
-    """
-    n = gamma.size
-    a, c = cp.Variable(n, name="shortfall"), cp.Variable(n, name="excess")
-    p, q = cp.Variable(n, name="shortfall_cost"), cp.Variable(n, name="excess_cost")
-    convex = cp.sum_squares(root @ w) + 2 * (G.T @ gamma) @ w - float(gamma.sum())
-    constraints = [
-        (a - c == 1 - u).set_label("split"),
-        (a >= 0).set_label("nonnegative_shortfall"),
-        (c >= 0).set_label("nonnegative_excess"),
-        cp.SOC(p + z, cp.vstack([2 * a, p - z]), axis=0).set_label("shortfall_cone"),
-        cp.SOC(q + 1 - z, cp.vstack([2 * c, q - 1 + z]), axis=0).set_label("excess_cone"),
-    ]
-    return convex + gamma @ (p + q), constraints
+    norms = norms_gamma(statement.geometry.G, statement.weight)
+    if check_choice(gamma, "gamma", GAMMAS) == "norms":
+        return norms
+    fixed = ConicFixedGamma(statement.space, np.maximum(best(), 0.0), 1.0)
+    found = fixed.gamma * ((1.0 - 1e-9) / max(float(fixed.spectrum[0][-1]), 1.0))
+    return found if relax else 0.95 * found + 0.05 * norms
 
 
 def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
@@ -408,7 +349,7 @@ def zero_one_mio(
     k: float | None = None,
     M: Any = "auto",
     form: str = "big-m",
-    gamma: Any = "best",
+    gamma: Any = "norms",
     relax: bool = False,
     kernel: KernelLike = None,
     intercept: bool | str = True,
@@ -446,12 +387,10 @@ def zero_one_mio(
         may have been cut off. None: the perspective form without big-M rows.
     form : "big-m" or "perspective"
         The latter has the stronger relaxation.
-    gamma : "best", "norms" or array-like of shape (n,)
-        γ of the perspective form, with :math:`\sum_i\gamma_i x_i x_i' \preceq I`. "best" (the
-        default) is that of the conic relaxation, which is minimised for up to 200 observations and
-        50 columns; with more it is proportional to s. "norms" is the largest multiple of
-        :math:`s_i/\|x_i\|^2`. ``solution.dual["gamma"]`` of :func:`svmcvx.fast.conic` is an optimal
-        one.
+    gamma : "norms", "best" or array-like of shape (n,)
+        γ of the perspective form, with :math:`\sum_i\gamma_i x_i x_i' \preceq I`. "norms" (the
+        default) is the largest multiple of :math:`s_i/\|x_i\|^2`; "best", with `lam`, that of
+        :func:`svmcvx.conic_sdp`, which is solved for it.
     relax : bool
         State the relaxation with :math:`z \in [0, 1]^n`, with `lam`: a convex problem, of which
         each lower bound is one of the program. The big-M form is a hinge machine of the prices
@@ -483,14 +422,13 @@ def zero_one_mio(
     numbers = not (M is None or isinstance(M, str))
     if relax and (lam is None or (form == "perspective" and numbers)):
         raise DataError("relax=True takes lam in place of k, and numbers M in the big-M form only")
-    space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
+    of_the_space: dict[str, Any] = {"intercept": intercept, "indefinite": indefinite}
+    space = bound_space(X, y, kernel, sample_weight=sample_weight, **of_the_space)
     statement = zero_one_statement(space, lam, k, "zero_one_mio")
     data, lam, k = space.data, statement.lam, statement.k
     explicit = explicit_M(M, space, optional=form == "perspective")
     statement = replace(statement, explicit=explicit, form=form)
-    pool, relaxation = counting_pool(
-        statement, incumbent_margins(incumbent, statement), lam=lam, k=k
-    )
+    pool, robust = counting_pool(statement, incumbent_margins(incumbent, statement), lam=lam, k=k)
     statement = replace(statement, pool=pool)
 
     name, value = ("k", k) if lam is None else ("lam", lam)
@@ -507,9 +445,19 @@ def zero_one_mio(
     objective: cp.Expression = cp.sum_squares(w)
     stated: Any = statement
     if form == "perspective":
-        values = perspective_gamma(statement, gamma, relaxation, relax=relax)
+
+        def best() -> Any:
+            relaxed = conic_sdp(
+                X, y, lam=lam, kernel=kernel, sample_weight=sample_weight, **of_the_space
+            )
+            relaxed.solve()
+            return relaxed.constraint_dict["moment"].dual_value
+
+        values = perspective_gamma(statement, gamma, best, relax=relax)
         fixed = ConicFixedGamma(space, values, statement.price or 1.0)
-        objective, rows = perspective_rows(w, z, u, G, values, root_of_curvature(fixed))
+        # A solver's tolerance ε lets through margins that are short by √ε, so that the valid big-M
+        # rows are added by default.
+        objective, rows = perspective(fixed, w, z)
         constraints += rows
         stated = fixed if relax else statement
     elif relax:
@@ -520,8 +468,9 @@ def zero_one_mio(
         objective = objective + parameter * (weight @ z)
     problem = CountingProblem(cp.Minimize(objective), constraints, stated, [parameter])
     problem.gamma = values
-    if relaxation is not None:
-        problem.relaxed_duals = ({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)},)
+    if robust is not None:
+        point = {"gamma": norms_gamma(G, weight), "lam": np.array(robust.lam)}
+        problem.relaxed_duals = (point if values is None else {**point, "gamma": values},)
     return problem
 
 
