@@ -210,10 +210,7 @@ def intercept_kind(intercept: Any, *, own: str, kinds: Iterable[str] = ()) -> st
         if intercept in INTERCEPTS:
             why = f"; this formulation has no {intercept} intercept"
     words = ", ".join(map(repr, allowed))
-    raise DataError(
-        f"intercept must be {words}, True (that is {own!r}) or False ('none'), got"
-        f" {intercept!r}{why}"
-    )
+    raise DataError(f"intercept must be {words}, True ({own!r}) or False, got {intercept!r}{why}")
 
 
 def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -170,9 +170,7 @@ def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
         if all(isinstance(label, kind) for label in classes):
             with suppress(OverflowError):
                 return classes.astype(stored)
-    raise DataError(
-        "labels that are neither numbers nor strings cannot be stored; encode them before training"
-    )
+    raise DataError("only labels that are numbers or strings can be stored; encode them first")
 
 
 def _digest(arrays: dict[str, NDArray[Any]], scalars: Any) -> str:
@@ -329,9 +327,7 @@ class KernelModel(BinaryModel):
             copied = self.vectors.copy() if sp.issparse(self.vectors) else frozen(self.vectors)
             object.__setattr__(self, "vectors", copied)
         elif not isinstance(self.kernel, Precomputed):
-            raise DataError(
-                "vectors is None, which only a precomputed kernel allows; pass the support vectors"
-            )
+            raise DataError("vectors is None without a precomputed kernel; pass them")
 
     def _described(self) -> dict[str, str]:
         matrix = self.vectors is None
@@ -576,9 +572,7 @@ class OneVsModel(Model):
         c = len(self.classes)
         expected = c * (c - 1) // 2 if self.scheme == "ovo" else c
         if c < 2 or len(self.members) != expected:
-            raise DataError(
-                f"members must hold {expected} models for {c} classes, got {len(self.members)}"
-            )
+            raise DataError(f"members must hold {expected} models, got {len(self.members)}")
         object.__setattr__(self, "classes", frozen(self.classes))
         if isinstance(self.members, Members):
             union = self.members.support
@@ -689,15 +683,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         raise DataError(f"{path} has the format {version!r}, not {FORMAT_VERSION}; upgrade svmcvx")
     scalars: Any = header.get("scalars")
     if _digest(arrays, scalars) != header.get("digest"):
-        raise DataError(
-            f"{path} is corrupted: its contents do not match their digest; save the model again"
-        )
+        raise DataError(f"{path} is corrupted: contents do not match their digest; save it again")
     try:
         if header["object_labels"]:
             arrays["classes"] = arrays["classes"].astype(object)
         return _TYPES[header["type"]]._from_state(scalars, arrays)
     except (KeyError, TypeError, ValueError, IndexError):
-        raise DataError(
-            f"{path} does not describe a model that this svmcvx knows; upgrade svmcvx or save the"
-            " model again"
-        ) from None
+        raise DataError(f"{path} does not describe a model of this svmcvx; upgrade it") from None

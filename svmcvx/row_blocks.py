@@ -125,15 +125,9 @@ class RowBlocks:
     ) -> None:
         self.loaders = list(loaders)
         if not self.loaders or not all(callable(load) for load in self.loaders):
-            raise DataError(
-                "loaders must be a sequence of functions without arguments, one per block, at"
-                " least one"
-            )
+            raise DataError("loaders must be one or more functions without arguments, one a block")
         if lengths is not None and len(lengths) != len(self.loaders):
-            raise DataError(
-                f"lengths must hold one number per block: {len(self.loaders)} blocks, got"
-                f" {len(lengths)}"
-            )
+            raise DataError(f"lengths must have {len(self.loaders)} numbers, got {len(lengths)}")
         self.labelled, self.name = labelled, name
         self.lengths = (
             None if lengths is None else [check_whole(length, "lengths", 0) for length in lengths]
@@ -143,10 +137,7 @@ class RowBlocks:
         return len(self.loaders)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        raise DataError(
-            "rows in blocks are for linear machines of svmcvx.fast and their estimators; load the"
-            " data"
-        )
+        raise DataError("rows in blocks are for linear machines of svmcvx; load the data")
 
     def __repr__(self) -> str:
         rows = "" if self.lengths is None else f", {sum(self.lengths)} rows"
@@ -196,10 +187,7 @@ class RowBlocks:
         for paths, name in ((y, "y"), (sample_weight, "sample_weight")):
             beside.append([None] * len(found) if paths is None else [*files(paths, name)])
             if len(beside[-1]) != len(found):
-                raise DataError(
-                    f"{name} must be one file for each of X: {len(found)} files, got"
-                    f" {len(beside[-1])}"
-                )
+                raise DataError(f"{name} must be {len(found)} files as X, got {len(beside[-1])}")
         loaders: list[Rows] = []
         lengths = []
         for listed in zip(found, *beside, strict=True):
@@ -269,14 +257,9 @@ class RowBlocks:
         wanted = tuple(others if columns is None else columns)
         for path, names in zip(found, (schema.names for schema in schemas), strict=True):
             if missing := [name for name in (*wanted, *special) if name not in names]:
-                raise DataError(
-                    f"{path} has no column {missing[0]!r}; its columns are {', '.join(names[:20])}"
-                )
+                raise DataError(f"{path} has no column {missing[0]!r}, but {', '.join(names[:20])}")
             if columns is None and len(names) != len(schemas[0].names):
-                raise DataError(
-                    f"{path} has other columns than {found[0]}; name those of the features by"
-                    " columns="
-                )
+                raise DataError(f"{path} has other columns than {found[0]}; pass columns=")
         loaders: list[Rows] = [_ParquetRows(one, wanted, target, sample_weight) for one in groups]
         return cls._of_files(found, loaders, lengths, target is not None)
 
@@ -412,10 +395,7 @@ class _NpyFile:
             array = np.lib.format.open_memmap(path, mode="r")
             head = stream.read(array.offset)
         if not array.flags.c_contiguous:
-            raise DataError(
-                f"{path} is stored by columns; save np.ascontiguousarray(X), whose rows can be"
-                " read in blocks"
-            )
+            raise DataError(f"{path} is stored by columns; save np.ascontiguousarray(X)")
         return cls(path, head, array.shape, array.dtype)
 
     def rows(self, first: int, last: int) -> NDArray[Any]:
@@ -428,10 +408,7 @@ class _NpyFile:
             stream.seek(first * width * self.dtype.itemsize, os.SEEK_CUR)
             values = np.fromfile(stream, dtype=self.dtype, count=count if same else 0)
         if values.size != count:
-            raise DataError(
-                f"{self.path} has no row {last - 1} of the first shape; it has been changed or cut"
-                " off"
-            )
+            raise DataError(f"{self.path} has no row {last - 1} any more; write it again")
         return values.reshape(-1, *self.shape[1:])
 
 
@@ -482,15 +459,11 @@ def piece_of(loaded: Any) -> Piece:
     """Return a loader's result as a :class:`Piece` with vectors of labels and weights."""
     parts = loaded if isinstance(loaded, tuple) else (loaded,)
     if not 1 <= len(parts) <= 3:
-        raise DataError(
-            f"a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of {len(parts)}"
-        )
+        raise DataError(f"a loader must return X, (X, y) or (X, y, weight), got {len(parts)} parts")
     X, *beside = parts
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
     if getattr(X, "ndim", None) != 2:
-        raise DataError(
-            f"a loader must return rows as an array of shape (m, d), got {type(X).__name__}"
-        )
+        raise DataError(f"a loader must return an array of shape (m, d), got {type(X).__name__}")
     named = zip(beside, ("y", "sample_weight"), strict=False)
     return Piece(X, *(None if part is None else as_array(part, name) for part, name in named))
 
@@ -646,9 +619,7 @@ class _TextRows:
             stream.seek(self.first)
             text = stream.read(self.length)
         if hashlib.sha256(text).hexdigest() != self.digest:
-            raise DataError(
-                f"{self.path} has changed near byte {self.first}; make the blocks again"
-            )
+            raise DataError(f"{self.path} has changed near byte {self.first}; read it again")
         return self.parse(text)
 
     def parse(self, text: bytes) -> Piece:
@@ -957,10 +928,7 @@ class ClassPartition:
             self.digests.extend(digests)
         for number, (before, now) in enumerate(zip(self.digests, digests, strict=True)):
             if before != now:
-                raise DataError(
-                    f"block {number} has changed since an earlier pair or class; a source must not"
-                    " change"
-                )
+                raise DataError(f"block {number} changed between two classes; it must not change")
 
     def seen(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[Any], Floats]:
         """Return the labels of the two classes and the weights of some rows."""
@@ -1084,6 +1052,4 @@ def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
         yield Piece(piece.X, labels, weight)
         first += m
     if any(values is not None and values.shape[0] != first for values in arrays):
-        raise DataError(
-            f"y and sample_weight must hold one number for each of the {first} rows of X"
-        )
+        raise DataError(f"y and sample_weight need a number for each of the {first} rows of X")

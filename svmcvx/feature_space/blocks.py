@@ -346,10 +346,7 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str) -> BlockS
     kept = [part for listed in encoded for part in listed]
     signs, weights = (np.concatenate([part[k] for part in kept]) for k in (0, 1))
     if np.unique(signs).size < 2:
-        raise DataError(
-            "sample_weight is zero for every observation of a class; each class needs positive"
-            " weight"
-        )
+        raise DataError("sample_weight is zero for every observation of a class; leave it out")
     first = np.cumsum([0, *(scanned.rows for scanned in found)])
     index = np.concatenate([start + part[2] for start, part in zip(first[:-1], kept, strict=True)])
     drawn, drawn_labels, drawn_weights = zip(

@@ -283,9 +283,7 @@ class _Scaled(Kernel):
     @property
     def _gamma(self) -> float:
         if isinstance(self.gamma, str):
-            raise DataError(
-                f"gamma={self.gamma!r} depends on the data; call kernel.resolve(X) first"
-            )
+            raise DataError(f"gamma={self.gamma!r} needs the data; call kernel.resolve(X) first")
         return float(self.gamma)
 
 
@@ -512,9 +510,7 @@ class Precomputed(Kernel):
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Refuse: there is no function to evaluate."""
-        raise DataError(
-            "a precomputed kernel cannot be evaluated; pass the matrix of new and training rows"
-        )
+        raise DataError("a precomputed kernel has no function; pass the matrix of new and old rows")
 
     def diagonal(self, A: Features) -> Floats:
         return np.asarray(A.diagonal(), dtype=np.float64)
@@ -536,9 +532,7 @@ class CallableKernel(Kernel):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise DataError(
-                f"kernel must be a kernel object, a name or a callable, got {self.function!r}"
-            )
+            raise DataError(f"kernel must be an object, name or callable, got {self.function!r}")
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Call the function and check the shape and the numbers it returns."""
@@ -558,9 +552,7 @@ class CallableKernel(Kernel):
                 f" {matrix.dtype}; a real matrix of shape {(A.shape[0], B.shape[0])} was expected"
             )
         if not np.isfinite(matrix).all():
-            raise DataError(
-                "the kernel function returned NaN or infinity; correct it or drop these rows"
-            )
+            raise DataError("the kernel function returned NaN or infinity; correct it")
         return matrix
 
     def diagonal(self, A: Features) -> Floats:
@@ -569,9 +561,7 @@ class CallableKernel(Kernel):
 
     def to_dict(self) -> dict[str, Any]:
         """Refuse: a function cannot be stored without pickle."""
-        raise DataError(
-            "a callable kernel cannot be stored in a file; use a named kernel or Precomputed()"
-        )
+        raise DataError("a callable kernel cannot be stored in a file; use a named kernel")
 
 
 _NAMED: dict[str, type[Kernel]] = {
@@ -617,9 +607,7 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
-        raise DataError(
-            f"kernel must be an object, got the class {kernel.__name__}; write {kernel.__name__}()"
-        )
+        raise DataError(f"kernel must be an object, not a class; write {kernel.__name__}()")
     return CallableKernel(kernel)
 
 

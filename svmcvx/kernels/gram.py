@@ -128,10 +128,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
     checkpoint()
     low, high = float(K.min(initial=0.0)), float(K.max(initial=0.0))
     if not math.isfinite(low + high):
-        raise DataError(
-            "the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or"
-            " degree"
-        )
+        raise DataError("the Gram matrix has NaN or infinity; scale the data or reduce gamma")
     if (largest := max(high, -low)) > LARGEST_ENTRY:
         raise DataError(
             f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where"

@@ -73,7 +73,7 @@ def test_what_cannot_be_stored_says_so_and_writes_nothing(tmp_path):
     with pytest.raises(sx.DataError, match="callable kernel"):
         callable_kernel.save(tmp_path / "model.npz")
     odd = LinearModel(np.ones(1), 0.0, np.array([(1,), (2, 3)], dtype=object), np.array([0]))
-    with pytest.raises(sx.DataError, match="neither numbers nor strings"):
+    with pytest.raises(sx.DataError, match="only labels that are numbers or strings"):
         odd.save(tmp_path / "model.npz")
     assert list(tmp_path.iterdir()) == []
 
