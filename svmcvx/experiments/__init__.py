@@ -10,6 +10,7 @@ from svmcvx.errors import no_attribute
 if TYPE_CHECKING:
     from svmcvx.experiments.certified_selection import CertifiedSelection as CertifiedSelection
     from svmcvx.experiments.certified_selection import certified_select as certified_select
+    from svmcvx.experiments.comparison import Comparison as Comparison
     from svmcvx.experiments.comparison import Split as Split
     from svmcvx.experiments.comparison import compare as compare
     from svmcvx.experiments.paths import CertifiedPath as CertifiedPath
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 # scikit-learn.
 _NAMES = {
     "certified_selection": "CertifiedSelection certified_select",
-    "comparison": "Split compare",
+    "comparison": "Comparison Split compare",
     "paths": "CertifiedPath certified_path",
     "relaxations": "relaxation_gaps",
     "results": "Study",

@@ -340,6 +340,7 @@ class Comparison(SummaryTable):
     part: fit.Part
 
     _metadata: ClassVar[list[str]] = ["complete", "reused", "certificates", "estimators", "part"]
+    _needed: ClassVar[frozenset[str]] = frozenset((*FIRST, *LAST))
 
     def shown(self) -> pd.DataFrame:
         names = ["model", "params", "lower", "upper", "gap", "certified"]

@@ -227,6 +227,8 @@ class Selection(SummaryTable):
         *("best_index_", "best_params_", "best_score_", "best_estimator_", "complete", "reused")
     ]
 
+    _needed: ClassVar[frozenset[str]] = frozenset(("rank_test_score", "note"))
+
     def shown(self) -> pd.DataFrame:
         best = pd.DataFrame(self).sort_values("rank_test_score", kind="stable").head(25)
         return best[[name for name in best if str(name).startswith("param_") or name in SHOWN]]

@@ -231,10 +231,12 @@ def _loaded(
     models: Sequence[tuple[str, Any]],
 ) -> tuple[dict[str, _Prepared], dict[str, str]]:
     """Load and split all data sets; return those that can be used, and why the others cannot."""
-    if isinstance(datasets, (str, Dataset)):
+    if isinstance(datasets, (str, Dataset)) or hasattr(datasets, "iloc"):
         datasets = [datasets]
     if not isinstance(datasets, (Mapping, Iterable)):
-        raise DataTypeError(f"datasets must be a sequence of names or a mapping, got {datasets!r}")
+        raise DataTypeError(
+            f"datasets must be a sequence of names or a mapping, got a {type(datasets).__name__}"
+        )
     names = ((_name(one, place), one) for place, one in enumerate(datasets, 1))
     given = datasets.items() if isinstance(datasets, Mapping) else names
     found: dict[str, _Prepared] = {}

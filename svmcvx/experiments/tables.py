@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -149,7 +149,11 @@ class CertifiedTable(pd.DataFrame):
 
 
 class SummaryTable(CertifiedTable):
-    """A table that is printed as its main columns with notes; parts of it are plain tables."""
+    """A table that is printed as its main columns with notes; parts of it are plain tables, and so
+    is one without a needed column.
+    """
+
+    _needed: ClassVar[frozenset[str]] = frozenset()
 
     def shown(self) -> pd.DataFrame:
         """Return the columns that are printed."""
@@ -160,12 +164,16 @@ class SummaryTable(CertifiedTable):
         return []
 
     def __repr__(self) -> str:
+        if not self._needed <= {*self}:
+            return super().__repr__()
         shown = texts(self.shown()).replace({"✓": "yes", "✗": "no"})
         left = sum(name in ("model", "params") for name in shown)
         lines = display.aligned([*map(str, shown)], shown.to_numpy().tolist(), left)
         return "\n".join([*lines, *self.notes()])
 
     def _repr_html_(self) -> str:
+        if not self._needed <= {*self}:
+            return super()._repr_html_()
         return table_html(self.shown(), notes=self.notes())
 
 

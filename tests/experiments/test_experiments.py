@@ -1,4 +1,5 @@
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -339,6 +340,12 @@ def test_models_and_data_may_be_names_and_the_table_prints_its_numbers():
         assert line.split()[:6] == [row.model, *cells, f"{row.accuracy:.4f}"]
     assert lines[-1] == "psvm(p=2), svc: linear, free intercept, losses summed"
     assert "accuracy" not in repr(table[["model", "gap"]])
+    again = pickle.loads(pickle.dumps(table))  # noqa: S301 - our own
+    assert (repr(again), again.complete) == (repr(table), True)
+    for name in ("linear, free intercept", "n_support"):
+        assert name in table._repr_html_()
+    del again["note"]
+    assert "rows x" in repr(again), "a table without its columns is as any other"
 
 
 def test_a_tuned_comparison_is_a_search_in_the_training_part():

@@ -288,6 +288,7 @@ def test_models_that_predict_one_class_are_counted():
         ({"models": []}, "models is empty"),
         ({"datasets": [3]}, "data must be the name of a data set, .* got a int"),
         ({"datasets": [pd.DataFrame({"a": [1, 2]})]}, "got a DataFrame; for a data frame"),
+        ({"datasets": pd.DataFrame({"a": [1, 2]})}, "got a DataFrame; for a data frame"),
         (
             {"datasets": ["nothing-of-this-name"]},
             "no data set can be used: nothing-of-this-name: no data set is called",
