@@ -41,6 +41,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
 ABSENT: Final[Mapping[str, str]] = {
     "probability": "class probabilities are those of sklearn.calibration.CalibratedClassifierCV",
     "random_state": "nothing is drawn at random: leave it out",
+    "shrinking": "no answer depends on such a choice: leave it out",
     "multi_class": "it is called multiclass",
 }
 # Type and text of the arguments that several functions or classes share, in the order in which
@@ -192,7 +193,7 @@ def check_shared(given: Mapping[str, Any]) -> None:
         elif name == "seed":
             check_whole(value, name, 0)
         elif name == "max_iter" and value is not None:
-            check_whole(value, name, 1)
+            check_whole(value, name, 1, "; None is no limit")
         elif name == "callback" and value is not None and not callable(value):
             raise DataError(f"callback must be a function of a Progress, got {value!r}")
 

@@ -283,11 +283,11 @@ def check_time_limit(time_limit: float | None) -> float | None:
     return None if time_limit is None else check_number(time_limit, "time_limit")
 
 
-def check_whole(value: Any, name: str, low: int) -> int:
+def check_whole(value: Any, name: str, low: int, why: str = "") -> int:
     """Return `value` as a whole number of at least `low`, or raise a :class:`DataError`."""
     number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not number or value < low:
-        raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
+        raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}{why}")
     return int(value)
 
 

@@ -760,14 +760,11 @@ def _note_on_intercepts(solution: Solution) -> list[str]:
 
 def _notes(solution: Solution) -> list[str]:
     """Say what the interval rests on, and what it does not say."""
-    certificate, residuals = solution.certificate, solution.certificate.residuals
-    if solution.parts:
-        # The notes on the bounds are those of the problem with the largest gap.
-        certificate = max(certificate.parts.values(), key=lambda one: one.gap)
-        residuals = certificate.residuals
-    lower, notes = certificate.lower, []
-    if solution.parts:
-        notes.append("The interval is that of the sum of the binary problems' objectives.")
+    parts = solution.certificate.parts
+    notes = ["The interval is that of the sum of the binary problems' objectives."] if parts else []
+    # Of several problems the notes on the bounds are those of the one with the largest gap.
+    certificate = max(parts.values(), key=lambda one: one.gap, default=solution.certificate)
+    lower, residuals = certificate.lower, certificate.residuals
     if certificate.kind == "local" or lower is None:
         notes.append(
             "A local method: the upper bound is the objective at the model, and the lower bound is"

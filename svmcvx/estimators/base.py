@@ -19,6 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+import svmcvx
 from svmcvx.arguments import ARGUMENTS, check_shared, documented, refuse_unknown, what_was_meant
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import TOL, Entry, find
@@ -30,6 +31,7 @@ from svmcvx.data import (
     check_choice,
     check_features,
     check_labels,
+    check_time_limit,
     check_weights,
 )
 from svmcvx.errors import DataError, DataTypeError
@@ -37,7 +39,7 @@ from svmcvx.estimators.request import Request, TrainingData, choose, unsupported
 from svmcvx.feature_space import check_square
 from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import RBF, Linear, Polynomial, Precomputed, Sigmoid
-from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, frozen
 from svmcvx.proofs import Statement
 from svmcvx.row_blocks import (
     ClassPartition,
@@ -48,12 +50,11 @@ from svmcvx.row_blocks import (
     refuse_in_blocks,
 )
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import time_limited
+from svmcvx.system.deadline import current, time_limited
 
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
 
-Numbers = TypeVar("Numbers", bound=np.generic)
 T = TypeVar("T")
 
 # Parameters of estimators that are not arguments of a builder.
@@ -67,12 +68,6 @@ SHARED: Final = (
 def _own_parameters(cls: Any) -> list[str]:
     """Return the parameters of an estimator that are arguments of its builder."""
     return [name for name in cls._get_param_names() if name not in SHARED.split()]
-
-
-def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
-    """Make an array read-only that an attribute computes: no change would reach the model."""
-    values.setflags(write=False)
-    return values
 
 
 # Attributes of fitted estimators: the shared ones, with two readings of the model for {model}.
@@ -123,7 +118,12 @@ def estimator(cls: type[T]) -> type[T]:
     known = {parameter.name for parameter in parameters}
 
     @wraps(initialise)
-    def checked(self: Any, **given: Any) -> None:
+    def checked(self: Any, *unnamed: Any, **given: Any) -> None:
+        if unnamed:
+            raise DataTypeError(
+                f"parameters of {made.__name__} have names: write"
+                f" {made.__name__}({parameters[0].name}={unnamed[0]!r})"
+            )
         if not known.issuperset(given):
             refuse_unknown(made.__name__, given, [parameter.name for parameter in parameters])
         initialise(self, **given)
@@ -189,8 +189,7 @@ class CertifiedClassifier(_Fitted):
                 f"{type(self).__name__} has no parameter"
                 f" {unknown[0]!r}{what_was_meant(unknown[0], list(known))}"
             )
-        found: Self = super().set_params(**params)
-        return found
+        return cast(Self, super().set_params(**params))
 
     def _stated_as(self) -> str | None:
         """Return the name in :mod:`svmcvx.catalogue` of the formulation that is solved."""
@@ -217,7 +216,7 @@ class CertifiedClassifier(_Fitted):
         point so far stays in ``solution_``.
         """
         data = None
-        with time_limited(None) as deadline:
+        with time_limited(check_time_limit(self.time_limit)) as deadline:
             if not isinstance(X, np.ndarray) and in_blocks(X):
                 self._fit_blocks(X, y, sample_weight)
             else:
@@ -225,9 +224,10 @@ class CertifiedClassifier(_Fitted):
                 self._fit(data)
             if deadline.interrupt_requested.is_set():
                 raise KeyboardInterrupt
+            label = None if data is None or self._warning else self._only_class(data)
         if self._warning is not None:
             warnings.warn(self._warning, ConvergenceWarning, stacklevel=2)
-        elif data is not None and (label := self._only_class(data)) is not None:
+        elif label is not None:
             warnings.warn(
                 f"{type(self).__name__} predicts one class only, {label!r}, on its training data:"
                 " give the losses more weight, scale the columns, or pass class_weight='balanced'",
@@ -236,15 +236,15 @@ class CertifiedClassifier(_Fitted):
         return self
 
     def _only_class(self, data: TrainingData) -> Any:
-        """Return the label that all predictions for the training data name; None if there are two,
-        as most often for the first rows of each class.
+        """Return the label that all predictions for the training data name; None if there are two
+        (most often already for the first row of each class), or no time is left.
         """
         codes: Any = self._codes
         found: set[Any] = set()
         starts = range(0, codes.size, 1000)
         for rows in (np.unique(codes, return_index=True)[1], *(slice(k, k + 1000) for k in starts)):
             found.update(self.model_.predict(data.X[rows]).tolist())
-            if len(found) > 1:
+            if len(found) > 1 or current().passed():
                 return None
         return found.pop()
 
@@ -499,6 +499,27 @@ class CertifiedClassifier(_Fitted):
         check_is_fitted(self, "solution_")
         return self.solution_.certificate
 
+    @property
+    def predict_proba(self) -> Any:
+        """There are no probabilities: it raises AttributeError."""
+        raise AttributeError(
+            f"{type(self).__name__} has no probabilities; those of"
+            " sklearn.calibration.CalibratedClassifierCV around it follow from its scores"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_svmcvx_version": svmcvx.__version__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = dict(state)
+        if (version := own.pop("_svmcvx_version", "0.3")) != svmcvx.__version__:
+            warnings.warn(
+                f"this {type(self).__name__} was stored by svmcvx {version} and is read by"
+                f" {svmcvx.__version__}: fit it again, or keep its model_ with save(path)",
+                stacklevel=2,
+            )
+        super().__setstate__(own)
+
     def to_sklearn(self) -> Any:
         """Return an ``SVC`` or ``LinearSVC`` of scikit-learn with the same scores and labels."""
         made = as_scikit_learn(self.model_)
@@ -521,7 +542,7 @@ class CertifiedClassifier(_Fitted):
             if solution.attempts and not known:
                 raise AttributeError("n_iter_ exists for solvers that report their iterations only")
             counts.append(max(sum(known), 1))
-        return read_only(np.array(counts, dtype=np.intp))
+        return frozen(np.array(counts, dtype=np.intp))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -537,7 +558,7 @@ class CertifiedClassifier(_Fitted):
         support = self.model_.support
         if self._codes is None:
             return support
-        return read_only(support[np.argsort(self._codes[support], kind="stable")])
+        return frozen(support[np.argsort(self._codes[support], kind="stable")])
 
     @property
     def n_support_(self) -> NDArray[np.intp]:
@@ -547,7 +568,7 @@ class CertifiedClassifier(_Fitted):
             raise AttributeError(
                 "n_support_ does not exist for rows in blocks, whose labels are not kept"
             )
-        return read_only(np.bincount(self._codes[support], minlength=self.classes_.size))
+        return frozen(np.bincount(self._codes[support], minlength=self.classes_.size))
 
 
 NAMES: dict[Any, str] = {RBF: "rbf", Polynomial: "poly", Sigmoid: "sigmoid", Linear: "linear"}

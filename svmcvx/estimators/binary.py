@@ -22,10 +22,18 @@ from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.data import CodedLabels, Features, check_choice
 from svmcvx.errors import DataError
-from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
+from svmcvx.estimators.base import CertifiedClassifier, estimator
 from svmcvx.estimators.request import FAST, Request, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
-from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel, class_scores, pair_votes
+from svmcvx.model import (
+    BinaryModel,
+    KernelModel,
+    LinearModel,
+    OneVsModel,
+    class_scores,
+    frozen,
+    pair_votes,
+)
 from svmcvx.row_blocks import ClassPartition, in_blocks, mapped_rows
 from svmcvx.solution import Solution, Status, composite
 from svmcvx.system.deadline import time_limited
@@ -133,10 +141,9 @@ class BinaryClassifier(CertifiedClassifier):
         names, scheme = sides.classes.tolist(), self.multiclass
         if len(names) == 2:
             return super()._solve_blocks(request, X, sides, sample_weight)
-        if scheme == "ovo":
-            places = combinations(range(len(names)), 2)
-            problems = [replace(sides, pair=pair) for pair in places]
-        else:
+        pairs = combinations(range(len(names)), 2)
+        problems = [replace(sides, pair=pair) for pair in pairs]
+        if scheme == "ovr":
             problems = [replace(sides, against_rest=k) for k in range(len(names))]
         found: list[Solution] = []
         with time_limited(request.time_limit) as deadline:
@@ -148,16 +155,12 @@ class BinaryClassifier(CertifiedClassifier):
 
     def _shortfall(self, solution: Solution) -> str | None:
         described = super()._shortfall
-        if solution.status is Status.OPTIMAL or not solution.parts:
-            return described(solution)
-        parts = sorted(solution.parts.values(), key=lambda part: -part.certificate.gap)
-        short = [message for message in map(described, parts) if message is not None]
+        parts = solution.parts.values() if solution.status is not Status.OPTIMAL else ()
+        ordered = sorted(parts, key=lambda part: -part.certificate.gap)
+        short = [message for message in map(described, ordered) if message is not None]
         if not short:
             return described(solution)
-        return (
-            f"{len(short)} of {len(parts)} binary problems are short of tol, the worst by:"
-            f" {short[0]}"
-        )
+        return f"{len(short)} of {len(parts)} binary problems are short of tol, by: {short[0]}"
 
     @property
     def solutions_(self) -> dict[Any, Solution]:
@@ -165,9 +168,8 @@ class BinaryClassifier(CertifiedClassifier):
         the rest.
         """
         check_is_fitted(self, "solution_")
-        if self.solution_.parts:
-            return dict(self.solution_.parts)
-        return {tuple(self.classes_.tolist()): self.solution_}
+        whole = self.solution_
+        return dict(whole.parts) or {tuple(self.classes_.tolist()): whole}
 
     @property
     def certificates_(self) -> dict[Any, Certificate]:
@@ -193,7 +195,7 @@ class BinaryClassifier(CertifiedClassifier):
                 rows.append(np.asarray(cast(Any, member.vectors).T @ member.dual_coef))
             else:
                 raise AttributeError("coef_ exists for kernel=None and kernel='linear' only")
-        return read_only(np.stack(rows))
+        return frozen(np.stack(rows))
 
     @property
     def dual_coef_(self) -> Floats:
@@ -212,7 +214,7 @@ class BinaryClassifier(CertifiedClassifier):
         coefficients = np.zeros((len(found), rows.size))
         for row, (index, values) in zip(coefficients, found, strict=True):
             row[order[np.searchsorted(rows, index, sorter=order)]] = values
-        return read_only(coefficients)
+        return frozen(coefficients)
 
     def _expansions(self) -> Iterator[tuple[NDArray[np.intp], Floats]]:
         """Yield rows and signed multipliers of each binary problem's dual point."""
@@ -255,12 +257,12 @@ class BinaryClassifier(CertifiedClassifier):
         chosen = first[np.searchsorted(rows, self.support_)]
         if sp.issparse(parts[0]):
             return sp.csr_array(sp.vstack(parts))[chosen]
-        return read_only(np.concatenate(parts)[chosen])
+        return frozen(np.concatenate(parts)[chosen])
 
     @property
     def intercept_(self) -> Floats:
         """The biases, one a binary problem, shape (1,) for two classes."""
-        return read_only(np.array([member.intercept for member in self._members]))
+        return frozen(np.array([member.intercept for member in self._members]))
 
     def _in_pairs(self) -> bool:
         model = self.model_

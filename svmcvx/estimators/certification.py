@@ -9,7 +9,7 @@ from dataclasses import replace
 from inspect import signature
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,6 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import check_is_fitted
 
 from svmcvx import fast
 from svmcvx.arrays import Floats
@@ -149,7 +148,6 @@ def certify(
         named = ", ".join([*hyperparameters, *(["classes"] if classes is not None else [])])
         raise DataError(f"{named} belong to a problem; name it, as in problem='psvm'")
     _refuse_others(estimator)
-    check_is_fitted(estimator)
     # An SVC with a callable kernel does not store its number of features.
     features = check_features(X, n_features=getattr(estimator, "n_features_in_", None))
     codes, classes = check_labels(y, features.shape[0])
@@ -410,15 +408,13 @@ def _problem_named(
     problem: str | CertifiedClassifier, hyperparameters: Mapping[str, Any]
 ) -> CertifiedClassifier:
     if isinstance(problem, CertifiedClassifier):
-        stated: CertifiedClassifier = clone(problem).set_params(**hyperparameters)
-        return stated
+        return cast(CertifiedClassifier, clone(problem).set_params(**hyperparameters))
     faces = {name: one.estimator for name, one in CATALOGUE.items() if one.estimator is not None}
     several = faces.pop("multiclass")
     name = str(problem).replace("-", "_").lower()
     check_choice(name, "problem", sorted({*faces, *MACHINES}))
     made = faces[name].load()() if name in faces else several.load()(loss=name)
-    estimator: CertifiedClassifier = made.set_params(**hyperparameters)
-    return estimator
+    return cast(CertifiedClassifier, made.set_params(**hyperparameters))
 
 
 def _certify_any(
@@ -432,20 +428,17 @@ def _certify_any(
         return _certify_for(
             estimator, _as_model(model, features, known, classes, kernel), X, y, sample_weight
         )
-    found = read_text_model(Path(model), features)
-    if len(found) == 1:
-        return _certify_for(
-            _with_bias(estimator, found[0].bias), found[0].model, X, y, sample_weight
-        )
     labels, weight = known[codes], check_weights(sample_weight, codes.size)
     certificates: dict[Any, Certificate] = {}
+    found = read_text_model(Path(model), features)
+    several = len(found) > 1
     for one in found:
         pair = isinstance(one.key, tuple)
-        rows = np.isin(labels, one.key) if pair else np.ones(labels.size, dtype=bool)
+        rows = np.isin(labels, one.key) if pair and several else np.ones(labels.size, dtype=bool)
         own = labels[rows] if pair else labels == one.key
         stated = _with_bias(clone(estimator), one.bias)
         certificates[one.key] = _certify_for(stated, one.model, features[rows], own, weight[rows])
-    return certificate_of_sum(certificates)
+    return certificate_of_sum(certificates) if several else certificates.popitem()[1]
 
 
 def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedClassifier:
@@ -468,14 +461,13 @@ def _certify_for(
         estimator.set_params(kernel=model.kernel)
     plain = estimator._training_data(X, y, sample_weight)
     solution = estimator._fit(plain).solution_
-    name, kind, lower = type(estimator).__name__, solution.certificate.kind, None
+    name, kind = type(estimator).__name__, solution.certificate.kind
     if solution.parts:
         raise DataError(
             f"{name} makes one model of several binary problems; certify the model of two classes"
         )
-    if kind != "local":
-        lower = solution.certificate.lower
-    if lower is None:
+    lower = solution.certificate.lower
+    if lower is None or kind == "local":
         raise DataError(
             f"{name} has found no lower bound of this problem, which is not convex; its search"
             " proves one on fewer rows, or with a larger time_limit"
@@ -510,8 +502,7 @@ def _as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: An
     if isinstance(model, Model):
         return model
     if isinstance(model, CertifiedClassifier):
-        own: Model = model.solution_.model
-        return own
+        return model.model_
     order = labels if classes is None else np.asarray(classes)
     if sorted(order.tolist()) != labels.tolist():
         raise DataError(

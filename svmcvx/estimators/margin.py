@@ -72,14 +72,11 @@ class PSVMClassifier(BinaryClassifier):
         return l1_svm
 
     def _only_class(self, data: TrainingData) -> Any:
+        # Each row of a class that is never predicted has a loss of at least C times its weight.
         codes: Any = self._codes
-        losses = self.solution_.terms.get("losses", math.inf)
-        if losses < math.inf and not self._hard():
-            # Each row of a class that is never predicted has a loss of at least C times its weight.
-            least = (self.class_weight_ * np.bincount(codes, data.sample_weight)).min()
-            if losses < self.C * least * (1.0 - 1e-9):
-                return None
-        return super()._only_class(data)
+        least = self.C * (self.class_weight_ * np.bincount(codes, data.sample_weight)).min()
+        few = self.solution_.terms.get("losses", math.inf) < least * (1.0 - 1e-9)
+        return None if few else super()._only_class(data)
 
     def _hard(self) -> bool:
         return isinstance(self.C, (int, float, np.floating)) and float(self.C) == math.inf

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_whole
-from svmcvx.estimators.base import CertifiedClassifier, estimator, read_only
+from svmcvx.estimators.base import CertifiedClassifier, estimator
 from svmcvx.formulations.multiclass.machines import MACHINES
-from svmcvx.model import MulticlassModel
+from svmcvx.model import MulticlassModel, frozen
 
 
 class MulticlassClassifier(CertifiedClassifier):
@@ -49,7 +49,7 @@ class MulticlassClassifier(CertifiedClassifier):
 
 def _by_class(values: Floats) -> Floats:
     """Return what a model has for each class; for two classes the difference."""
-    return read_only(np.array(values[1:] - values[:1] if len(values) == 2 else values))
+    return frozen(values[1:] - values[:1] if len(values) == 2 else values)
 
 
 @estimator

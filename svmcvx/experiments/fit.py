@@ -428,8 +428,7 @@ def _reasons(solution: Solution) -> list[str]:
         for attempt in solution.attempts
         if attempt.reason and not attempt.status.passed_over
     )
-    parts = solution.parts.values() if solution.parts else [solution]
-    clipped = max(part.certificate.residuals.get("clipped_mass") or 0.0 for part in parts)
+    clipped = solution.certificate.residuals.get("clipped_mass")
     return [*notes, *([f"indefinite kernel clipped, mass {clipped:.2g}"] if clipped else [])]
 
 

@@ -1,3 +1,4 @@
+import pickle
 import subprocess
 import sys
 import warnings
@@ -6,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -103,6 +105,26 @@ def test_precomputed_kernels_are_sliced_in_cross_validation():
         for kernel, data in kernels.items()
     )
     assert np.allclose(first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"])
+
+
+def test_probabilities_are_those_of_a_calibration():
+    fitted = sx.PSVMClassifier().fit(X, Y)
+    assert not hasattr(fitted, "predict_proba")
+    calibrated = CalibratedClassifierCV(sx.PSVMClassifier(), cv=3).fit(X, Y)
+    assert np.allclose(calibrated.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_an_estimator_of_another_version_is_read_with_a_warning(monkeypatch):
+    fitted = sx.PSVMClassifier().fit(X, Y)
+    stored = pickle.dumps(fitted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = pickle.loads(stored)  # noqa: S301 - our own bytes
+    assert vars(again).keys() == vars(fitted).keys()
+    monkeypatch.setattr(sx, "__version__", "77.0")
+    with pytest.warns(UserWarning, match=r"stored by svmcvx \d.*read by 77\.0: fit it again"):
+        again = pickle.loads(stored)  # noqa: S301
+    assert np.array_equal(again.predict(X), fitted.predict(X))
 
 
 def rare(n=120, seed=0):

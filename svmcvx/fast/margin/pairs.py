@@ -28,7 +28,7 @@ from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel
 from svmcvx.kernels.class_rows import ClassRows, Layout, begins
 from svmcvx.kernels.gram import shared_cache
-from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel
+from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel, frozen
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system.deadline import Deadline, current, deferred_interrupt
 from svmcvx.system.memory import columns_in
@@ -246,9 +246,7 @@ def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]
 
 @cache
 def _pairs(count: int) -> NDArray[np.int64]:
-    found = np.array(list(combinations(range(count), 2)), dtype=np.int64)
-    found.setflags(write=False)
-    return found
+    return frozen(np.array(list(combinations(range(count), 2)), dtype=np.int64))
 
 
 @single_blas_thread()
