@@ -94,8 +94,8 @@ def compare(
     Parameters
     ----------
     models : str
-        Models and their settings, as in psvm:p=1,psvm:p=1.5,C=10. Models are psvm, conic, odm,
-        odml, zero-one, ramp, l0, m3svm, multiclass, and scikit-learn's svc, linearsvc.
+        Models and their settings, as in psvm:p=1,psvm:p=1.5,C=10: psvm, conic, odm, odml, zero-one,
+        ramp, l0, m3svm, multiclass, and scikit-learn's svc, linearsvc.
     tune : list
         Values of a hyper-parameter, as in C=0.1,1,10, of which each model that has it takes the
         best in the training part; ranges as for select. May be repeated.

@@ -358,7 +358,7 @@ class Comparison(SummaryTable):
         ]
 
 
-def named_models(models: Models | str) -> list[tuple[str, Any]]:
+def named_models(models: Models) -> list[tuple[str, Any]]:
     try:
         entries = [models] if isinstance(models, str) else models
         pairs = list(entries.items()) if isinstance(entries, Mapping) else list(entries)
@@ -389,7 +389,7 @@ def named_models(models: Models | str) -> list[tuple[str, Any]]:
 
 
 def compare(
-    models: Models | str,
+    models: Models,
     X: Any,
     y: Any = None,
     *,

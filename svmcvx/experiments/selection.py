@@ -308,7 +308,7 @@ def select(
         may share. Each is written as soon as it is finished; a later call with the same data, grid
         and folds continues where the first one stopped, also after a kill.
     progress : bool
-        Show a bar (extra ``cli``).
+        Show a bar, or a line a minute where there is no terminal (extra ``cli``).
     seed : int, optional
         Shuffle the observations before they are cut into folds, if `cv` is a number.
     time_limit : float, optional

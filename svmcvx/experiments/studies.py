@@ -136,7 +136,7 @@ def study(
     retry_failed : bool
         Do tasks again that are in the store as failed.
     progress : bool
-        Show a bar with an estimate of the time left (extra ``cli``).
+        Show a bar, or a line a minute where there is no terminal (extra ``cli``).
     time_limit : float, optional
         Seconds for everything. Tasks that are not done then, or at Ctrl-C, are missing in the
         result, with a warning.
