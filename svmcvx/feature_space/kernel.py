@@ -136,10 +136,12 @@ class KernelSpace(FeatureSpace):
     @cached_property
     def _user_gram(self) -> _UserGram | None:
         """The matrix of a precomputed kernel or of a user's function; its symmetry is tested."""
-        X = self.data.X
+        X, index = self.data.X, self.data.index
         if isinstance(self.resolved, Precomputed):
-            K = dense(X[:, self.data.index])
+            K = dense(X if np.array_equal(index, np.arange(X.shape[1])) else X[:, index])
             single, averaged = is_single(K), not np.array_equal(K, K.T)
+            if not averaged:
+                return _UserGram(K, single, averaged)
         elif isinstance(self.resolved, CallableKernel):
             K = np.asarray(self.resolved.block(X, X), dtype=np.float64)
             single = averaged = is_single(K)
@@ -361,7 +363,9 @@ class KernelSpace(FeatureSpace):
 
     def _point_of(self, model: BinaryModel) -> Point | None:
         """Return the point of a model on observations, unless the Gram matrix is a changed one."""
-        if self._constant or isinstance(self.resolved, (CallableKernel, Precomputed)):
+        if self._constant or isinstance(self.resolved, CallableKernel):
+            return None
+        if self._user_gram is not None and self._user_gram.averaged:
             return None
         v = self.coefficients_of(model)
         if v is None or not v.any():

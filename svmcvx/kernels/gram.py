@@ -20,6 +20,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import EPS, TINY, Bounded, U
@@ -120,7 +121,9 @@ class GramFactor:
 
 
 def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = None) -> GramFactor:
-    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping."""
+    """Factor a Gram matrix: Cholesky, else eigenvalues with clipping. It is symmetric if the caller
+    knows whether it has `single` precision, and else tested for both.
+    """
     check_choice(indefinite, "indefinite", ("error", "clip"))
     K = np.asarray(K, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
@@ -134,7 +137,8 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
             f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where"
             " arithmetic overflows; scale the data or the kernel"
         )
-    require_symmetric(K)
+    if single is None:
+        require_symmetric(K)
     n = K.shape[0]
     try:
         L = run_with_deadline(np.linalg.cholesky, K)
@@ -145,7 +149,10 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
     # small eigenvalues of the others.
     length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
     unit = np.where(length > 0, length, 1.0)
-    values, vectors = run_with_deadline(np.linalg.eigh, K / unit[:, None] / unit[None, :])
+    scaled = K / unit[:, None] / unit[None, :]
+    if indefinite == "clip" and _clearly_indefinite(scaled):
+        return _from_spectrum(*run_with_deadline(np.linalg.eigh, K), None)
+    values, vectors = run_with_deadline(np.linalg.eigh, scaled)
     largest = float(np.abs(values).max(initial=0.0))
     if not (values < -10 * n * EPS * largest).any():
         return _from_spectrum(values, vectors, unit)
@@ -160,6 +167,19 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
             " (recorded in the certificate)"
         )
     return _from_spectrum(*run_with_deadline(np.linalg.eigh, K), None)
+
+
+def _clearly_indefinite(K: Floats) -> bool:
+    """Whether a Ritz value, which no eigenvalue exceeds from below, is negative beyond rounding."""
+    n, size = K.shape[0], float(np.abs(K).sum(axis=1).max())
+    if n < 100:
+        return False
+    options: Any = {"k": 1, "which": "SA", "v0": np.cos(np.arange(n)), "tol": 0.1}
+    try:
+        least = run_with_deadline(partial(eigsh, return_eigenvectors=False, **options), K)
+    except ArpackError:
+        return False
+    return bool(least[0] < -10 * n * EPS * size)
 
 
 def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None) -> GramFactor:

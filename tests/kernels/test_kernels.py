@@ -237,6 +237,18 @@ def exponentials_of(x, scratch):
     exponentials(x, scratch)
 
 
+@pytest.mark.parametrize("definite", [False, True])
+def test_clipping_many_observations_gives_the_positive_part(definite):
+    rows = np.random.default_rng(0).standard_normal((150, 40))
+    K = rows @ rows.T if definite else Sigmoid(0.1, -1.0)(rows)
+    values, vectors = np.linalg.eigh(K)
+    positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    factor = gram_factor(K, indefinite="clip")
+    assert np.allclose(factor.L @ factor.L.T, positive, atol=1e-10 * values[-1])
+    assert (factor.projector is None) == definite
+    assert factor.rank == np.count_nonzero(values > 150 * 1e-14 * values[-1])
+
+
 def test_exponentials_are_accurate_to_the_ulps_that_bounds_take_for_granted():
     rng = np.random.default_rng(0)
     halves = -np.log(2.0) * (np.arange(2000) / 2.0)[:, None]
