@@ -97,9 +97,8 @@ LOCAL_WORK, STEPS = 2e9, 100
 LAG = 4.0
 # Work of a turn from which on bounds for problems without an end in sight are looked for.
 LONG = 1e9
-# Increasing caps of the objective for the search of a first feasible point, in units of the longest
-# row.
-OBJECTIVE_CAPS = 1e4, 1e8, 1e16, 1e26
+# Cap of the objective for the search of a first feasible point, in units of the longest row.
+OBJECTIVE_CAP = 1e26
 
 
 @limited
@@ -619,14 +618,9 @@ class _ZeroOneRun(_CountingRun):
             return None
         if search.decide_feasibility() is False:
             return search.report(math.inf)
-        status = None
-        for search.objective_cap in OBJECTIVE_CAPS:
-            if search.best is not None or search.monitor.out_of_time():
-                break
-            self.choose(exchange)
-            status = self.in_turn(pool)
-            if status not in (Status.NUMERICAL, None):
-                break
+        search.objective_cap = OBJECTIVE_CAP
+        self.choose(exchange)
+        status = self.in_turn(pool)
         found, search.objective_cap = search.best is not None, math.inf
         if found:
             # Points below the value of the first one, too, may have been excluded.

@@ -186,11 +186,5 @@ class Covering(RoundSearch):
         space = search.statement.space
         if not (sets and space.factor_is_data):
             return {}
-        unit = search.scale**2
-        found: dict[str, NDArray[Any]] = {
-            "paid": np.array([paid for _, paid in sets]) * (search.lam / unit),
-            "support_count": np.array([one.rows.size for one, _ in sets], dtype=np.int32),
-            "support_row": np.concatenate([one.rows for one, _ in sets]).astype(np.int32),
-            "support_alpha": np.concatenate([one.alpha for one, _ in sets]),
-        }
-        return found | ({"centre": np.array(space.centre)} if search.free else {})
+        prices = np.array([paid for _, paid in sets]) * (search.lam / search.scale**2)
+        return {"paid": prices} | search.proof_of([one for one, _ in sets])

@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 import math
 from concurrent.futures import Executor
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -244,33 +243,22 @@ class Directions(RoundSearch):
         search, space = self.search, self.search.statement.space
         if self.cuts is None or not (self.proved > 0.0 and space.factor_is_data):
             return {}
-        d = self.columns.size
-        cut = np.full(self.nodes, UNCUT, dtype=np.uint8)
-        sizes, position = [1] * self.nodes, [0] * self.nodes
         # The parts of the j-th cell that is cut have the numbers 2d + 2j and 2d + 2j + 1.
-        for j in range(len(self.cuts) - 1, -1, -1):
-            number, cut[number] = self.cuts[j]
-            sizes[number] = 1 + sizes[2 * d + 2 * j] + sizes[2 * d + 2 * j + 1]
-        for side in range(1, 2 * d):
-            position[side] = position[side - 1] + sizes[side - 1]
-        for j, (number, _) in enumerate(self.cuts):
-            below = 2 * d + 2 * j
-            position[below] = position[number] + 1
-            position[below + 1] = position[below] + sizes[below]
-        preorder = np.empty_like(cut)
-        preorder[position] = cut
+        d, preorder = self.columns.size, bytearray()
+        parts = {number: (2 * d + 2 * j, cut) for j, (number, cut) in enumerate(self.cuts)}
+        stack = [*range(2 * d)][::-1]
+        while stack:
+            below, cut = parts.get(stack.pop(), (0, UNCUT))
+            preorder.append(cut)
+            stack += (below + 1, below) if below else ()
         exponents = np.zeros(space.data.X.shape[1], dtype=np.int32)
         exponents[self.columns] = self.exponents
-        rows = chain.from_iterable(support.rows.tolist() for support in self.supports)
         found = {
-            "cut": preorder,
+            "cut": np.frombuffer(preorder, dtype=np.uint8),
             "exponent": exponents,
             "below": np.array(self.proved * LOWERED / search.scale**2),
-            "support_count": np.array([s.rows.size for s in self.supports], dtype=np.int32),
-            "support_row": np.array([*rows], dtype=np.int32),
-            "support_alpha": np.concatenate([np.empty(0), *(s.alpha for s in self.supports)]),
         }
-        return found | ({"centre": np.array(space.centre)} if search.free else {})
+        return found | search.proof_of(self.supports)
 
 
 def _without_intercept(search: CountingSearch) -> Floats:

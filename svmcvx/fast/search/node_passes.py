@@ -486,27 +486,6 @@ def relax(problem, search, price, upper, state, M, w, box, record, end, scratch,
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
-def best_multiple(HT, weight, lam, k, cut, free, raised, points, best, found, a):
-    """Write the nodes' best multiple to `found` if it beats `best`; return the lower objective."""
-    r, n = HT.shape
-    for w in points:
-        squared = 0.0
-        for c in range(r - free):
-            squared += w[c] * w[c]
-        shortfalls(HT, w, a)
-        for margin in raised:
-            lost, slope = 0.0, 1.0 / (margin * cut)
-            for i in range(n):
-                lost += weight[i] * min(max(slope * (margin - 1.0 + a[i]), 0.0), 1.0)
-            value = squared / (margin * margin) + lam * lost
-            if lost <= k and value < best:
-                best = value
-                for c in range(r):
-                    found[c] = w[c] / margin
-    return best
-
-
-@compiled(nogil=True, fastmath=ANY_ORDER)
 def dive(problem, search, upper, stack, slots, nodes, record, scratch, stop):
     """Search below a node, depth first, the more promising child first."""
     states, big_ms, starts, boxes, prices, bounds, undecided, names = stack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -338,6 +338,16 @@ class CountingSearch(SearchState):
         if self.best is point:
             self.support = support
         return support
+
+    def proof_of(self, supports: Sequence[Support]) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a proof that supports have."""
+        found = {
+            "support_count": np.array([one.rows.size for one in supports], dtype=np.int32),
+            "support_row": np.concatenate([[], *(one.rows for one in supports)]).astype(np.int32),
+            "support_alpha": np.concatenate([[], *(one.alpha for one in supports)]),
+        }
+        centre = {"centre": np.array(self.statement.space.centre)} if self.free else {}
+        return found | centre
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
         """Offer a set's least-norm point, and exclude better points that drop the others."""

@@ -27,7 +27,7 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import up
 from svmcvx.certificate.rows import row_norms_above
 from svmcvx.fast.search.exchange import Exchange
-from svmcvx.fast.search.node_passes import DIGITS, DROPPED, KEPT, best_multiple, dive
+from svmcvx.fast.search.node_passes import DIGITS, DROPPED, KEPT, dive
 from svmcvx.fast.search.record import BoundedNodes, Leaf, TreeRecord, empty_node
 from svmcvx.fast.search.state import SearchSettings, SearchState
 from svmcvx.solution import Status
@@ -36,6 +36,8 @@ from svmcvx.system.deadline import stop_flag
 # Work of a thread before it returns its open nodes, at least one node; nodes that are passed to
 # threads in one round, at most.
 DIVE_WORK, TASKS = 2.5e6, 64
+# Margins that multiples of the nodes' points raise to 1.
+RAISED = 1.0, 0.95, 0.9, 0.8, 0.7, 0.5
 
 
 class TreeNode(NamedTuple):
@@ -281,14 +283,7 @@ class BranchAndBound(RoundSearch):
                 )
                 for k in slots[:left]
             ]  # fmt: skip
-        points, point = points[:made], np.zeros(r)
-        # The 0-1 loss is 1 a little below a margin of 1, so that margins of 1 count as such in
-        # spite of rounding; multiples raise these margins to 1.
-        cut, raised = max(search.cut, 1e-9), np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
-        value = best_multiple(
-            self.HT, search.weight, search.lam, search.k, cut, search.free, raised, points, upper,
-            point, scratch[0][0],
-        )  # fmt: skip
+        value, point = self._best_multiple(points[:made])
         kept = np.arange(facts.shape[1]) < used[:made, None]
         ends = behind[:made][kept]
         end = ends[-1] if made else 0
@@ -302,4 +297,20 @@ class BranchAndBound(RoundSearch):
             number_rows[:end].copy(),
             numbers[:end].copy(),
         )
-        return Dive(nodes, bounded, value, point, points[-1].copy() if made else point)
+        return Dive(nodes, bounded, value, point, points[made - 1].copy() if made else point)
+
+    @np.errstate(all="ignore")
+    def _best_multiple(self, points: Floats) -> tuple[float, Floats]:
+        """Return the least objective of multiples of points, and its point."""
+        search, best = self.search, (math.inf, np.zeros(self.HT.shape[0]))
+        # The 0-1 loss is 1 a little below a margin of 1, so that margins of 1 count as such in
+        # spite of rounding; multiples raise these margins to 1.
+        cut, u = max(search.cut, 1e-9), points @ self.HT
+        squared = (points[:, : search.H.shape[1]] ** 2).sum(axis=1)
+        for margin in RAISED if len(points) else ():
+            lost = np.clip((margin - u) / (margin * cut), 0.0, 1.0) @ search.weight
+            values = squared / margin**2 + search.lam * lost
+            least = int(np.where(lost <= search.k, values, math.inf).argmin())
+            if lost[least] <= search.k and values[least] < best[0]:
+                best = float(values[least]), points[least] / margin
+        return best
