@@ -78,9 +78,12 @@ ARGUMENTS: Final[Mapping[str, tuple[str, str]]] = {
         default.""",
     ),
     "multiclass": (
-        '"ovo" or "ovr"',
-        """With more than two classes: one binary machine for each pair of classes (the default), or
-        for each class against the rest; see :class:`svmcvx.OneVsModel`. All share `time_limit`.""",
+        '"auto", "ovo" or "ovr"',
+        """With more than two classes: one binary machine for each pair of classes (``"ovo"``), or
+        for each class against the rest (``"ovr"``); see :class:`svmcvx.OneVsModel`. ``"auto"``, the
+        default, is ``"ovr"`` for linear machines of more than ten classes on sparse data in memory,
+        unless scores of pairs are asked for, and else ``"ovo"``; the model's ``scheme`` names what
+        was solved. All machines share `time_limit`.""",
     ),
     "decision_function_shape": (
         '"ovr" or "ovo"',

@@ -388,9 +388,9 @@ class CertifiedClassifier(_Fitted):
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> Solution:
         return request.run(*data, warm_start)
 
-    def _largest(self, labels: CodedLabels) -> int:
+    def _largest(self, data: TrainingData) -> int:
         """Return the number of observations of the largest problem that is solved."""
-        return len(labels)
+        return len(data.labels)
 
     def _checked(self, X: Any) -> Features:
         """Return validated rows with the columns of the training data."""
@@ -413,7 +413,7 @@ class CertifiedClassifier(_Fitted):
 
     def _request(self, data: TrainingData) -> Request:
         """Return the problem and its route, with one kernel scale for all classes and weights."""
-        stated, n = self._stated_as(), self._largest(data.labels)
+        stated, n = self._stated_as(), self._largest(data)
         settings, weight = self._settings(), data.sample_weight
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.

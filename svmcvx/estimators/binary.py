@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from svmcvx.fast.margin.pairs import SolvedParts
 
 
-SCHEMES = ("ovo", "ovr")
+SCHEMES = ("auto", "ovo", "ovr")
+# Classes of sparse data up to which linear machines are those of pairs: c(c − 1)/2 weight vectors
+# as long as a row is wide, in place of c.
+FEW_CLASSES = 10
 
 
 @estimator
@@ -63,7 +66,7 @@ class BinaryClassifier(CertifiedClassifier):
     degree: int = 3
     coef0: float = 0.0
     indefinite: str = "error"
-    multiclass: str = "ovo"
+    multiclass: str = "auto"
     decision_function_shape: str = "ovr"
     break_ties: bool = True
     n_jobs: int | None = None
@@ -116,14 +119,22 @@ class BinaryClassifier(CertifiedClassifier):
                 f" {jobs!r}"
             )
 
-    def _largest(self, labels: CodedLabels) -> int:
-        counts = sorted(np.bincount(labels.codes).tolist())
-        return sum(counts[-2:] if self.multiclass == "ovo" else counts)
+    def _scheme(self, data: TrainingData) -> str:
+        """Return the binary problems of several classes, ``"auto"`` resolved."""
+        if self.multiclass != "auto":
+            return self.multiclass
+        wide = sp.issparse(data.X) and isinstance(self._kernel(), Linear | None)
+        many = data.labels.classes.size > FEW_CLASSES and self.decision_function_shape == "ovr"
+        return "ovr" if wide and many else "ovo"
+
+    def _largest(self, data: TrainingData) -> int:
+        counts = sorted(np.bincount(data.labels.codes).tolist())
+        return sum(counts[-2:] if self._scheme(data) == "ovo" else counts)
 
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> Solution:
         self._check_several()
         if data.labels.classes.size > 2:
-            return solve_each(request, data, self.multiclass, self.n_jobs, warm_start)
+            return solve_each(request, data, self._scheme(data), self.n_jobs, warm_start)
         with time_limited(request.time_limit):
             together = solved_together(request, data, "ovo")
             if together is not None and together.certified[0]:
@@ -138,7 +149,8 @@ class BinaryClassifier(CertifiedClassifier):
     ) -> Solution:
         """Solve all binary problems one after another: each uses all processors, or the cluster."""
         check_choice(self.multiclass, "multiclass", SCHEMES)
-        names, scheme = sides.classes.tolist(), self.multiclass
+        names = sides.classes.tolist()
+        scheme = "ovo" if self.multiclass == "auto" else self.multiclass
         if len(names) == 2:
             return super()._solve_blocks(request, X, sides, sample_weight)
         pairs = combinations(range(len(names)), 2)
@@ -331,7 +343,10 @@ def parts(labels: CodedLabels, scheme: str) -> Iterator[tuple[NDArray[np.intp], 
             yield rows, CodedLabels(later, classes[[k, other]])
     else:
         for k in range(classes.size):
-            yield np.arange(codes.size), CodedLabels((codes == k).astype(np.intp), np.arange(2))
+            yield (
+                np.arange(codes.size),
+                CodedLabels((codes == k).astype(np.intp), np.arange(2), labels.features),
+            )
 
 
 def restricted(X: Features, rows: NDArray[np.intp], kernel: Any) -> Features:

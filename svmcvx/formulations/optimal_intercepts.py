@@ -61,6 +61,8 @@ from svmcvx.system.deadline import current
 # Observations of the first linear program for each class; each further one has twice as many. With
 # ten classes fewer take a second program.
 WINDOW = 20
+# Multipliers of a linear program above which it takes longer than the machine itself.
+MOST_MULTIPLIERS = 20_000
 # Multipliers this near to a bound, relative to t, are at it; the accuracy asked of the linear
 # program.
 AT_BOUND, LP_ACCURACY = 1e-9, 1e-10
@@ -174,7 +176,9 @@ class ClassSlacks(NamedTuple):
         return bool(_along_paths(apart).max() <= SHORT)
 
     def ranges(self, b: Floats) -> tuple[Floats, Floats] | None:
-        """Return the range of each intercept of sum 0; None if the linear program has no answer."""
+        """Return the range of each intercept of sum 0; None if the linear program has no answer, or
+        is too large.
+        """
         if not np.isfinite(self.gamma).all():
             return None
         scaled, start = self._replace(weight=self.weight / self.weight.max()), b
@@ -190,7 +194,8 @@ class ClassSlacks(NamedTuple):
             distance = self.domain.distance(moved.gamma)
             reach = _reach(distance, size)
             window = np.flatnonzero(distance <= 2.0 * reach)
-            found = None if current().passed() else moved.solve_window(a, window, reach)
+            late = current().passed() or window.size * b.size > MOST_MULTIPLIERS
+            found = None if late else moved.solve_window(a, window, reach)
             if found is None:
                 return None
             a[window], step = found

@@ -64,6 +64,26 @@ def test_scikit_learns_wrappers_agree(scheme, wrapper, kernel):
         assert rows[solution.model.support].all()
 
 
+def test_linear_machines_of_many_classes_on_sparse_data_are_those_against_the_rest():
+    rng = np.random.default_rng(1)
+    y = np.arange(110) % 11
+    X = sp.csr_array(sp.random_array((110, 300), density=0.05, rng=rng))
+    found = sx.PSVMClassifier().fit(X, y)
+    assert "one against the rest" in repr(found.model_)
+    assert "multiclass=ovr" in repr(found.solution_)
+    asked = sx.PSVMClassifier(multiclass="ovr").fit(X, y)
+    assert np.array_equal(found.coef_, asked.coef_)
+    few = y < 10
+    for choice, rows, named in (
+        ({}, X.toarray(), y),
+        ({}, X[few], y[few]),
+        ({"kernel": "rbf"}, X, y),
+        ({"decision_function_shape": "ovo"}, X, y),
+        ({"multiclass": "ovo"}, X, y),
+    ):
+        assert sx.PSVMClassifier(**choice, tol=0.1).fit(rows, named).model_.scheme == "ovo"
+
+
 @settings(max_examples=50)
 @given(st.data())
 def test_votes_then_sums_then_order(data):
