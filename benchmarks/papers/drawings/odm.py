@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
 
 from benchmarks.papers.drawings import drawing_panels
 from benchmarks.papers.odm import READINGS, SOURCES, SPLIT, available_sets, models
 from benchmarks.papers.result import Reproduction
 from svmcvx.datasets import Dataset, load
-from svmcvx.experiments.comparison import Protocol
-from svmcvx.experiments.studies import piped
 from svmcvx.plot import margin_distribution
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def _fitted(
     fitted, X = {}, None
     for machine in MACHINES:
         name = f"{machine}{suffix}"
-        pipe = piped(models(kernel=kernel)[name], Protocol(scale="minmax"), sparse=False)
-        pipe = clone(pipe)
+        model = clone(models(kernel=kernel)[name])
+        # With a kernel it scales by itself.
+        pipe = model if kernel else make_pipeline(MinMaxScaler(), model)
         pipe[-1].set_params(**first.loc[name, "params"])
         pipe.fit(data.X[train], data.y[train])
         fitted[machine], X = pipe[-1], pipe[:-1].transform(data.X[train])
