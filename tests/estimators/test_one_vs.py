@@ -17,7 +17,8 @@ from sklearn.utils.multiclass import _ovr_decision_function
 import svmcvx as sx
 from svmcvx.certificate import certificate_of_sum
 from svmcvx.model import LinearModel, OneVsModel
-from svmcvx.solution import Status
+from svmcvx.solution import Status, composite
+from tests.certificate.test_certificate import interval_of
 
 
 def clouds(c=3, per_class=12, d=3, seed=0):
@@ -43,6 +44,21 @@ def test_keys_certificates_and_their_summary():
     two = sx.PSVMClassifier().fit(X[Y != "red"], Y[Y != "red"])
     assert two.certificates_["blue", "lime"] is two.certificate_
     assert not two.solution_.parts
+
+
+def test_a_sum_above_its_tolerance_is_not_called_optimal():
+    fitted = sx.PSVMClassifier(tol=1e-6).fit(X, Y)
+    assert fitted.solution_.status == "optimal"
+    # Each is within the tolerance, and their sum is nearly 0.
+    parts = {
+        key: replace(solution, certificate=interval_of(value, value + 1e-7))
+        for (key, solution), value in zip(fitted.solutions_.items(), (1.0, 1.0, -2.0), strict=True)
+    }
+    assert all(part.certificate.is_certified(1e-6) for part in parts.values())
+    whole = composite(parts, "ovo", fitted.classes_, 1e-6)
+    assert not whole.certificate.is_certified(0.5)
+    assert whole.status == "inaccurate"
+    assert "optimal" not in repr(whole)
 
 
 @pytest.mark.parametrize(
