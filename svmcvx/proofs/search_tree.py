@@ -50,12 +50,9 @@ def search_bound(space: Space[Any]) -> float:
     with np.errstate(all="ignore"):
         rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
         tree = space.problem.proof.tree
-        bound = sets_bound if "paid" in tree else cells_bound if "cut" in tree else _tree_bound
-        return bound(space.problem, rows)
-
-
-def _tree_bound(problem: Problem, rows: _Vectors | _Kernel) -> float:
-    return _Tree(problem, rows).bound()
+        if "paid" in tree or "cut" in tree:
+            return (sets_bound if "paid" in tree else cells_bound)(space.problem, rows)
+        return _Tree(space.problem, rows).bound()
 
 
 class _Step(NamedTuple):

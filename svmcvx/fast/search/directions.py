@@ -55,9 +55,7 @@ class Directions(RoundSearch):
     def __init__(self, *shared: Any) -> None:
         super().__init__(*shared)
         search = self.search
-        H = _without_intercept(search)
-        self.columns = np.flatnonzero(H.any(axis=0))
-        H = H[:, self.columns]
+        self.columns, H = _columns(search)
         # Columns of about the same size.
         self.exponents = np.frexp(np.abs(H).mean(axis=0))[1]
         self.G = np.ldexp(H, -self.exponents)
@@ -65,11 +63,9 @@ class Directions(RoundSearch):
         labels = search.statement.geometry.y[search.first]
         self.members = np.flatnonzero(labels > 0), np.flatnonzero(labels < 0)
         error = 2.0 * (d + 8) * 2.0**-53 * np.abs(self.G).sum(axis=1)
-        one, two = self.members
-        self.classes = (
-            (np.ascontiguousarray(self.G[one].T), np.ascontiguousarray(self.G[two].T)),
-            (error[one], error[two]),
-            (search.weight[one], search.weight[two]),
+        self.classes: Any = tuple(
+            (values[self.members[0]].T.copy(), values[self.members[1]].T.copy())
+            for values in (self.G, error, search.weight)
         )
         self.equal = bool((search.weight == search.weight[0]).all())
         # The price of the squared intercept, in units of the squared norm.
@@ -84,9 +80,7 @@ class Directions(RoundSearch):
     @staticmethod
     def takes(search: CountingSearch) -> bool:
         """Whether the cells cover all points below the incumbent's value."""
-        H = _without_intercept(search)
-        sizes = np.abs(H).mean(axis=0)
-        exponents = np.frexp(sizes[sizes > 0])[1]
+        exponents = np.frexp(np.abs(_columns(search)[1]).mean(axis=0))[1]
         labels = search.statement.geometry.y[search.first]
         sides = [float(search.weight[labels == sign].sum()) for sign in (1.0, -1.0)]
         # A point that keeps no row of a class drops the class. Where a row is kept, its norm is at
@@ -157,7 +151,9 @@ class Directions(RoundSearch):
         work.
         """
         search, d = self.search, self.columns.size
-        self._update_supports()
+        new = search.support
+        if new is not None and new.rows.size and all(new is not one for one in self.supports):
+            self.supports = [*self.supports, new][-SUPPORTS:]
         upper = search.cutoff
         price, supports = (search.lam, search.k, upper), self._packed_supports()
 
@@ -198,12 +194,6 @@ class Directions(RoundSearch):
             # Thresholds are the values of rows up to rounding.
             kept[rows] = self.G[rows] @ best[3:] >= theta - 2.0**-40 * abs(theta)
         self.search.try_set(kept)
-
-    def _update_supports(self) -> None:
-        """Add the support of a new incumbent."""
-        new = self.search.support
-        if new is not None and new.rows.size and all(new is not one for one in self.supports):
-            self.supports = [*self.supports, new][-SUPPORTS:]
 
     def _packed_supports(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
         places = np.empty(len(self.G), dtype=np.int64)
@@ -261,17 +251,18 @@ class Directions(RoundSearch):
         return found | search.proof_of(self.supports)
 
 
-def _without_intercept(search: CountingSearch) -> Floats:
-    """Return the distinct rows without the constant feature."""
-    return search.H[:, :-1] if search.statement.space.intercept == "penalised" else search.H
+def _columns(search: CountingSearch) -> tuple[NDArray[np.intp], Floats]:
+    """Return the columns that are not zero, the constant apart, and the distinct rows in these."""
+    H = search.H[:, :-1] if search.statement.space.intercept == "penalised" else search.H
+    columns = np.flatnonzero(H.any(axis=0))
+    return columns, H[:, columns]
 
 
 def column_count(search: CountingSearch, most: int) -> int:
     """Return the number of columns that are not zero, the constant apart; 0 for more than `most`,
     and for columns that are almost dependent: cells are narrow in no combination of columns.
     """
-    H = _without_intercept(search)
-    H = H[:, H.any(axis=0)]
+    _, H = _columns(search)
     if not 0 < H.shape[1] <= most:
         return 0
     values = np.linalg.svd(H / np.linalg.norm(H, axis=0), compute_uv=False)
