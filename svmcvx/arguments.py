@@ -220,12 +220,10 @@ def intercept_kind(intercept: Any, *, own: str, kinds: Iterable[str] = ()) -> st
 def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raise for the first name that is no argument, with what may have been meant."""
     names = list(known)
-    unknown = next((name for name in given if name not in names), None)
-    if unknown is None:
-        return
-    raise DataTypeError(
-        f"{who} got an unexpected keyword argument {unknown!r}{what_was_meant(unknown, names)}"
-    )
+    for unknown in given:
+        if unknown not in names:
+            meant = what_was_meant(unknown, names)
+            raise DataTypeError(f"{who} got an unexpected keyword argument {unknown!r}{meant}")
 
 
 def what_was_meant(unknown: str, known: list[str]) -> str:

@@ -78,16 +78,12 @@ class NotCertified(SvmcvxError, ArithmeticError):
     """The checker does not confirm what was claimed about a point."""
 
 
-# Distributions whose name is not that of their module.
-INSTALLED: Final = {"flint": "python-flint"}
-
-
 def optional(module: str, extra: str) -> Any:
     """Import an optional dependency, or raise the error that names the extra with it."""
     try:
         return import_module(module)
     except ImportError:
-        raise missing_extra(INSTALLED.get(module, module.partition(".")[0]), extra) from None
+        raise missing_extra(module.partition(".")[0], extra) from None
 
 
 def missing_extra(module: str, extra: str) -> SolverUnavailable:

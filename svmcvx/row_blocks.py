@@ -194,10 +194,8 @@ class RowBlocks:
             parts = tuple(None if path is None else _NpyFile.of(path) for path in listed)
             (n, *d), *others = (part.shape for part in parts if part is not None)
             if len(d) != 1 or any(shape != (n,) for shape in others):
-                raise DataError(
-                    f"{listed[0]} must be two-dimensional, with one label and weight per row; the"
-                    f" shapes are {[(n, *d), *others]}"
-                )
+                shapes = [(n, *d), *others]
+                raise DataError(f"{listed[0]}: (n, d), one label a row are needed, got {shapes}")
             step = max(1, SMALL_ENTRIES // max(*d, 1))
             step = step if rows is None else check_whole(rows, "rows", 1)
             for first in range(0, n, step):
@@ -364,10 +362,7 @@ def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
             values = values.rechunk((lengths,))
         columns.append(list(np.ravel(values.to_delayed())))
         if len(columns[-1]) != len(columns[0]):
-            raise DataError(
-                f"{name} must have the partitions of X: {len(columns[0])}, got {len(columns[-1])};"
-                " repartition it"
-            )
+            raise DataError(f"{name} must have {len(columns[0])} partitions as X; repartition it")
     return DaskRows(list(zip(*columns, strict=True)), lengths)
 
 
@@ -858,16 +853,14 @@ class Shards:
                     if current().passed() and clock.now() > since + PATIENCE:
                         self.client.cancel(futures)
                         raise SolverFailed(
-                            f"the cluster has finished none of {left} tasks for {PATIENCE:g} s, and"
-                            " the limit of the call has passed: there is no answer; look at its"
-                            " workers"
+                            f"the cluster has finished none of {left} tasks for {PATIENCE:g} s"
+                            " after the limit of the call; look at its workers"
                         ) from None
             self._look_at_workers()
             return list(self.client.gather(futures))
         except distributed.scheduler.KilledWorker as error:
             raise SolverFailed(
-                f"a block ended several workers of the cluster one after another ({error});"
-                " give them more memory, or make smaller blocks"
+                f"a block ended several workers ({error}); give them memory, or make smaller blocks"
             ) from None
         finally:
             if self._late():

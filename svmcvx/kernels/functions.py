@@ -169,7 +169,10 @@ def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, 
     return p, q
 
 
-def _variance(X: Features, weight: Floats) -> float:
+def _variance(X: Features, weight: Floats | None) -> float:
+    if weight is None and not sp.issparse(X):
+        return float(X.var())
+    weight = np.ones(X.shape[0]) if weight is None else weight
     share = weight / (weight.sum() * X.shape[1])
     mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
     if sp.issparse(X):
@@ -240,12 +243,7 @@ class Kernel(ABC):
         gamma = getattr(self, "gamma", None)
         if not isinstance(gamma, str):
             return self
-        if gamma == "auto":
-            variance = 1.0
-        elif weight is None and not sp.issparse(X):
-            variance = float(X.var())
-        else:
-            variance = _variance(X, np.ones(X.shape[0]) if weight is None else weight)
+        variance = 1.0 if gamma == "auto" else _variance(X, weight)
         found = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
         return replace(self, gamma=found)  # type: ignore[type-var]
 
@@ -542,10 +540,7 @@ class CallableKernel(Kernel):
         try:
             matrix = np.asarray(self.function(left, right))
         except Exception as error:
-            raise DataError(
-                f"the kernel function failed: {type(error).__name__}: {error}; it is called with"
-                " two arrays"
-            ) from error
+            raise DataError(f"the kernel function failed on two arrays: {error!r}") from error
         if matrix.shape != (A.shape[0], B.shape[0]) or matrix.dtype.kind not in "biuf":
             raise DataError(
                 f"the kernel function returned an array of shape {matrix.shape} and dtype"

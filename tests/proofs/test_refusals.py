@@ -173,7 +173,7 @@ PROVOKED = {
     ),
     "the label of row 0, -1, is not among": lambda _: described(blocks_of(X, Y), None, 24, (0, 1)),
     "as a matrix of balls, of at most": lambda _: many_rows(),
-    "python-flint": without_flint,
+    "flint is not installed": without_flint,
     "no check of 'hard_margin' in doubles": lambda _: in_doubles("hard margin"),
     "does not exist; pass the file of a proof": lambda folder: read_proof(folder / "missing.npz"),
     "cannot be read": lambda folder: read_proof(folder),
