@@ -267,10 +267,10 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
     """
     if kernel:
         machines = {
-            "svm": ODMLClassifier(lam1=0.0, lam2=0.0, intercept=False),
+            "svm": ODMLClassifier(C=1.0, lam1=0.0, lam2=0.0, intercept=False),
             USUAL: PSVMClassifier(),
-            "odml": ODMLClassifier(intercept=False),
-            "odm": ODMClassifier(intercept=False),
+            "odml": ODMLClassifier(C=1.0, intercept=False),
+            "odm": ODMClassifier(C1=1.0, C2=1.0, intercept=False),
         }
         return {
             name: Pipeline(
@@ -286,7 +286,7 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
     # As the paper states them.
     without: dict[str, Any] = {"intercept": False, **shared}
     return {
-        "svm": ODMLClassifier(lam1=0.0, lam2=0.0, **without),
+        "svm": ODMLClassifier(C=1.0, lam1=0.0, lam2=0.0, **without),
         USUAL: PSVMClassifier(**shared),
         "lda": Pipeline(
             [
@@ -295,11 +295,11 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
                 ("model", LinearDiscriminantAnalysis()),
             ]
         ),
-        "odml": ODMLClassifier(**without),
-        "odm": ODMClassifier(**without),
-        "svm, summed": SummedODMLClassifier(lam1=0.0, lam2=0.0, **without),
-        "odml, summed": SummedODMLClassifier(**without),
-        "odm, summed": SummedODMClassifier(**without),
+        "odml": ODMLClassifier(C=1.0, **without),
+        "odm": ODMClassifier(C1=1.0, C2=1.0, **without),
+        "svm, summed": SummedODMLClassifier(C=1.0, lam1=0.0, lam2=0.0, **without),
+        "odml, summed": SummedODMLClassifier(C=1.0, **without),
+        "odm, summed": SummedODMClassifier(C1=1.0, C2=1.0, **without),
     }
 
 
