@@ -13,11 +13,8 @@ from svmcvx import fast
 from svmcvx.arguments import check_shared, documented, intercept_kind, known_arguments
 from svmcvx.formulations.indicator.problems import zero_one_mio
 from svmcvx.kernels import KernelLike
-from svmcvx.solution import Solution
 from svmcvx.solve import solve
 from svmcvx.system.deadline import time_limited
-
-COLUMNS = ("hinge", "big_m", "perspective", "conic")
 
 
 @known_arguments
@@ -49,21 +46,13 @@ def relaxation_gaps(
     Returns
     -------
     DataFrame
-        Indexed by λ. All columns but the gaps are ends of certificates:
-
-        ``optimum``, ``at_least``
-            Value of the best model of :func:`svmcvx.fast.zero_one`, and its lower bound.
-        ``hinge``
-            Twice the optimum of the pSVM (p = 1, penalised intercept) with C = λ/(2M), for the
-            largest of the M of the next column.
-        ``big_m``
-            ``zero_one_mio(relax=True)``: an M for each observation, from the best model.
-        ``perspective``
-            ``zero_one_mio(form="perspective", gamma="norms", relax=True)``.
-        ``conic``
-            :func:`svmcvx.fast.conic`: the perspective relaxation at the best γ.
-        ``hinge_gap``, ``big_m_gap``, ``perspective_gap``, ``conic_gap``
-            :math:`100\,(\text{optimum} - \text{bound})/\text{optimum}`, in percent.
+        Indexed by λ. ``optimum`` and ``at_least`` are the ends of :func:`svmcvx.fast.zero_one`, the
+        others lower ends: ``hinge`` is twice that of the pSVM (p = 1, penalised intercept) with C =
+        λ/(2M), for the largest M of the next column; ``big_m`` that of
+        ``zero_one_mio(relax=True)``, with an M for each observation; ``perspective`` of the same
+        with ``form="perspective", gamma="norms"``; ``conic`` of :func:`svmcvx.fast.conic`, the
+        perspective relaxation at the best γ. ``hinge_gap``, … are :math:`100\,(\text{optimum} -
+        \text{bound})/\text{optimum}`, in percent.
 
     Raises
     ------
@@ -85,7 +74,7 @@ def relaxation_gaps(
     check_shared({"tol": tol, "time_limit": time_limit})
     prices: list[Any] = np.ravel(np.asarray(lam)).tolist()
     data = {"kernel": kernel, "sample_weight": sample_weight}
-    rows = []
+    kind, rows = intercept_kind(intercept, own="penalised"), []
     for price in prices:
         shared: dict[str, Any] = {**data, "lam": price, "intercept": intercept}
         part = None if time_limit is None else time_limit / len(prices)
@@ -95,25 +84,18 @@ def relaxation_gaps(
             rule: dict[str, Any] = {**shared, "incumbent": exact, "relax": True}
             big_m = zero_one_mio(X, y, **rule)
             norms = zero_one_mio(X, y, form="perspective", gamma="norms", **rule)
-            found = {
-                "big_m": _bound(solve(big_m, tol=tol)),
-                "perspective": _bound(solve(norms, tol=tol)),
-                "conic": _bound(fast.conic(X, y, tol=tol, **shared)),
-            }
-            found["hinge"] = found["big_m"]
-            if largest := 0.0 if big_m.M is None else float(big_m.M.max()):
+            found = {"big_m": solve(big_m, tol=tol), "perspective": solve(norms, tol=tol)}
+            found["conic"] = fast.conic(X, y, tol=tol, **shared)
+            # No objective is negative.
+            bounds = {name: one.certificate.lower or 0.0 for name, one in found.items()}
+            row = {"hinge": bounds["big_m"], **bounds}
+            M: Any = big_m.M
+            if largest := float(M.max()):
                 # No larger than the quotient.
                 C = math.nextafter(price / (2.0 * largest), 0.0)
-                kind = intercept_kind(intercept, own="penalised")
                 hinge = fast.psvm(X, y, C=C, p=1.0, intercept=kind, tol=tol, **data)
-                found["hinge"] = 2.0 * _bound(hinge)
+                row["hinge"] = 2.0 * (hinge.certificate.lower or 0.0)
         optimum = exact.certificate.upper
-        gaps = {f"{name}_gap": 100.0 * (1.0 - found[name] / optimum) for name in COLUMNS}
-        ends = {"optimum": optimum, "at_least": _bound(exact)}
-        rows.append(ends | {name: found[name] for name in COLUMNS} | gaps)
+        gaps = {f"{name}_gap": 100.0 * (1.0 - bound / optimum) for name, bound in row.items()}
+        rows.append({"optimum": optimum, "at_least": exact.certificate.lower, **row, **gaps})
     return pd.DataFrame(rows, index=pd.Index(prices, name="lam", dtype=float), dtype=float)
-
-
-def _bound(solution: Solution) -> float:
-    """Return the lower end, 0 without any: no objective is negative."""
-    return solution.certificate.lower or 0.0

@@ -311,7 +311,6 @@ def run(
     warm_start: bool,
     start: Mapping[str, Any] | None = None,
     until: float = math.inf,
-    canon_backend: str | None = None,
 ) -> Outcome:
     """Solve `problem` with one solver and store its point in the variables."""
     solver = card.name
@@ -334,10 +333,7 @@ def run(
         # "Solution may be inaccurate": the certificate says by how much.
         warnings.simplefilter("ignore")
         data, chain, inverse = problem.get_problem_data(
-            card.interface or _OWN.get(solver, solver),
-            enforce_dpp=True,
-            canon_backend=canon_backend,
-            solver_opts=options,
+            card.interface or _OWN.get(solver, solver), enforce_dpp=True, solver_opts=options
         )
         if start is not None:
             warm_start = set_start(problem, solver, data, start)

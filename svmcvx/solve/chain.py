@@ -17,7 +17,6 @@ from cvxpy.reductions.solvers.solver import Solver
 from svmcvx.arguments import check_shared, known_arguments
 from svmcvx.catalogue import find
 from svmcvx.certificate import Checked, SolverBound, check, status_of
-from svmcvx.data import check_choice
 from svmcvx.errors import BuildError, DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.problem import ConstrainedProblem, FormulationProblem, values_restored
@@ -254,18 +253,15 @@ class Chain:
 
     def _reason(self, chosen: Attempt) -> str:
         """Return the class of the problem, the solver, and why those before it were not enough."""
-        earlier = self.attempts[: self.attempts.index(chosen)]
-        passed = {
-            one.solver: f"{one.solver} is {one.reason.partition(':')[0]}"
-            if one.status.passed_over
-            else f"{one.solver} ended with {one.status}"
-            for one in earlier
-            if one.solver != chosen.solver
-        }
-        why = ", the first choice" if self.automatic else ", which was named"
-        if passed:
-            why = f", since {' and '.join(passed.values())}"
-        return f"{self.kind}: {chosen.solver}{why}"
+        why = "the first choice" if self.automatic else "which was named"
+        passed = {}
+        for one in self.attempts[: self.attempts.index(chosen)]:
+            said = f"is {one.reason.partition(':')[0]}"
+            ended = f"ended with {one.status}"
+            passed[one.solver] = f"{one.solver} {said if one.status.passed_over else ended}"
+        passed.pop(chosen.solver, None)
+        why = f"since {' and '.join(passed.values())}" if passed else why
+        return f"{self.kind}: {chosen.solver}, {why}"
 
     def _solution(self, checked: Checked[Any], attempt: Attempt, timings: Timings) -> Solution:
         statement = self.problem.formulation
@@ -289,10 +285,6 @@ class Chain:
         )
 
 
-# Of cvxpy's compilation.
-BACKENDS = ("CPP", "SCIPY", "COO")
-
-
 @known_arguments
 def solve(
     problem: FormulationProblem,
@@ -303,7 +295,6 @@ def solve(
     verbose: bool = False,
     warm_start: Solution | bool | None = None,
     solver_options: Mapping[str, Any] | None = None,
-    canon_backend: str | None = None,
 ) -> Solution:
     """Solve a problem made by one of the builders, and certify the answer.
 
@@ -344,9 +335,6 @@ def solve(
     solver_options : mapping, optional
         The solver's own options, which override `tol` and `time_limit` and are recorded in the
         attempts. With ``solver="auto"`` a mapping from solver names to such options.
-    canon_backend : str, optional
-        What cvxpy compiles the problem with: ``"CPP"``, ``"SCIPY"``, ``"COO"``; its own choice by
-        default.
 
     Returns
     -------
@@ -384,8 +372,6 @@ def solve(
         raise DataError(
             f"solver must be a name or one of cvxpy's solver interfaces, got {solver!r}"
         )
-    if canon_backend is not None:
-        check_choice(canon_backend, "canon_backend", BACKENDS)
     if warm_start is not None and not isinstance(warm_start, (bool, Solution)):
         raise DataTypeError(
             f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}"
@@ -411,7 +397,7 @@ def solve(
             tol=tol,
             deadline=deadline,
             raw_options=raw_options,
-            shared={"verbose": verbose, "start": start, "canon_backend": canon_backend},
+            shared={"verbose": verbose, "start": start},
             warm_start=bool(warm_start),
             automatic=solver == "auto",
         )

@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 import svmcvx as sx
 from svmcvx.errors import BuildError, DataError, SolverFailed
 from svmcvx.formulations.base import bound_space
-from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, robust_point, zero_one_mio
+from svmcvx.formulations.indicator.problems import l0_mio, ramp_mio, robust_margins, zero_one_mio
 from svmcvx.formulations.indicator.statement import l0_statement
 from svmcvx.synthetic import outlier_data
 
@@ -266,21 +266,25 @@ def test_budgets_that_no_point_keeps_are_named():
 @pytest.mark.parametrize(
     "hyper", [{"lam": 0.3, "k": None}, {"lam": 20.0, "k": None}, {"lam": None, "k": 2.0}]
 )
-def test_the_robust_point_of_the_start_minimises_the_conic_loss(hyper):
+def test_the_machines_of_the_start_minimise_the_conic_loss(hyper):
     X, y = outlier_data(40, 3, sigma=0.5, outliers="spread", seed=1)
     problem = zero_one_mio(X, y, M=30.0, **hyper)
-    statement, (dual,) = problem.formulation, problem.relaxed_duals
-    found = robust_point(statement.geometry, **hyper)
-    fixed = sx.conic_fixed_gamma(X, y, gamma=dual["gamma"], lam=found.lam)
-    exact = sx.solve(fixed, solver="clarabel").certificate
-    value = fixed.formulation.objective(fixed.formulation.model_at(found.w))
-    assert value == pytest.approx(exact.upper, rel=1e-6)
-    lower = exact.lower
-    if hyper["k"] is not None:
-        assert found.z.sum() == pytest.approx(hyper["k"], rel=1e-4)
-        lower -= found.lam * hyper["k"]
-    proved = statement.evaluate_dual(statement.repair(dual)).value
-    assert proved == pytest.approx(lower, rel=1e-4)
+    statement = problem.formulation
+    found = robust_margins(statement.geometry, **hyper)
+    proved = []
+    for dual, (lam, u) in zip(problem.relaxed_duals, found.items(), strict=True):
+        fixed = sx.conic_fixed_gamma(X, y, gamma=dual["gamma"], lam=lam)
+        exact = sx.solve(fixed, solver="clarabel")
+        shortfall = np.minimum(np.sqrt(dual["gamma"] / lam) * np.maximum(1 - u, 0), 1)
+        w = np.linalg.lstsq(y[:, None] * with_constant(X), u)[0]
+        value = w @ w + lam * np.sum(shortfall * (2 - shortfall))
+        assert value == pytest.approx(exact.certificate.upper, rel=1e-6)
+        proved.append(statement.evaluate_dual(statement.repair(dual)).value)
+        if hyper["k"] is None:
+            assert proved == [pytest.approx(exact.certificate.lower, rel=1e-6)]
+        else:
+            assert proved[-1] >= exact.certificate.lower - lam * hyper["k"] - 1e-6
+    assert max(proved) > 0
 
 
 # --- added constraints

@@ -168,7 +168,6 @@ def test_raw_options_reach_the_solver_and_are_recorded(unpolished):
         ({"solver": "nag"}, sx.SolverUnavailable, "not installed"),
         # cvxpy alone knows this one.
         ({"solver": "scipy"}, sx.SolverFailed, "SCIPY cannot"),
-        ({"canon_backend": "fortran"}, sx.DataError, "canon_backend must be one of"),
         ({"tol": 0.0}, sx.DataError, "tol must be"),
         ({"tol": 2.0}, sx.DataError, "tol must be"),
         ({"time_limit": 0}, sx.DataError, "time_limit must be"),
@@ -480,7 +479,7 @@ def test_an_interface_of_ones_own_is_certified_and_keeps_a_limit():
         assert late.certificate.lower <= late.certificate.upper
     finally:
         event.set()
-    ended = sx.solve(sx.psvm_primal(X, Y, C=1.0, p=1), solver=Blocked(event), canon_backend="SCIPY")
+    ended = sx.solve(sx.psvm_primal(X, Y, C=1.0, p=1), solver=Blocked(event))
     assert (ended.solver, ended.certificate.is_certified(1e-8)) == ("BLOCKED", True)
 
 

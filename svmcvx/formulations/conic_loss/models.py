@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.linalg as sl
@@ -125,51 +124,35 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
     return end[: w.size], end[w.size :].reshape(V.shape)
 
 
-Point = TypeVar("Point")
-
-
-def at_cardinality(
-    solve: Callable[[float], tuple[Point, Floats]], weight: Floats, *, lam: float, allowance: float
-) -> Point:
-    """Return the point of the λ, by the secant method, at which Σ s z = allowance; `solve` returns
-    a point and its z.
-    """
-    tried: list[tuple[float, Point]] = []
+def polish_to_cardinality(
+    w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
+) -> tuple[float, Floats, Floats]:
+    """Polish with λ by the secant method so that Σ s z = allowance; return λ and its point."""
+    best, least = (lam, w, V), math.inf
 
     def excess(log_lam: float) -> float:
-        point, z = solve(math.exp(log_lam))
-        found = math.log(max(float(weight @ z) / allowance, 1e-9))
-        tried.append((abs(found), point))
+        nonlocal w, V, best, least
+        w, V = polish(w, V, A, math.exp(log_lam) * weight)
+        missed = float(weight @ relaxed_indicator(A @ w, np.sum(np.asarray(A @ V) ** 2, axis=1)))
+        found = math.log(missed / allowance)
+        if abs(found) < least:
+            best, least = (math.exp(log_lam), w, V), abs(found)
         return found
 
-    # The sum decreases with λ, in a first step as 1/λ.
-    log_lam = math.log(lam)
-    error = move = excess(log_lam)
-    with suppress(ArithmeticError):
+    # Without a missed observation there is nothing to adjust, nor without a covariance.
+    if not V.shape[1]:
+        return best
+    with suppress(ArithmeticError, ValueError):
+        log_lam = math.log(lam)
+        # The sum decreases with λ, in a first step as 1/λ.
+        error = move = excess(log_lam)
         for _ in range(15):
-            move = min(max(move, -2.0), 2.0)
             log_lam += move
             before, error = error, excess(log_lam)
             if abs(error) <= 1e-9:
                 break
-            move *= error / (before - error)
-    return min(tried, key=lambda item: item[0])[1]
-
-
-def polish_to_cardinality(
-    w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
-) -> tuple[float, Floats, Floats]:
-    """Polish with the λ at which Σ s z = allowance; return λ and its point."""
-
-    def solve(lam: float) -> tuple[tuple[float, Floats, Floats], Floats]:
-        nonlocal w, V
-        w, V = polish(w, V, A, lam * weight)
-        return (lam, w, V), relaxed_indicator(A @ w, np.sum(np.asarray(A @ V) ** 2, axis=1))
-
-    # Without a covariance there is nothing to adjust.
-    if not V.shape[1]:
-        return lam, w, V
-    return at_cardinality(solve, weight, lam=lam, allowance=allowance)
+            move = min(max(move * error / (before - error), -2.0), 2.0)
+    return best
 
 
 @dataclass(frozen=True, eq=False)

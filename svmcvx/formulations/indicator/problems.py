@@ -7,9 +7,10 @@ loss at :math:`\gamma_i \propto s_i/\|x_i\|^2`, whose dual point bounds the 0-1 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import cvxpy as cp
 import numpy as np
@@ -20,7 +21,6 @@ from svmcvx.data import check_choice, check_number, check_weights
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, bound_space, usable
-from svmcvx.formulations.conic_loss.models import at_cardinality
 from svmcvx.formulations.conic_loss.problems import conic_sdp, perspective
 from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, smoothed
 from svmcvx.formulations.indicator.statement import (
@@ -52,14 +52,6 @@ from svmcvx.system.deadline import current, interruptible
 # Feasible points to start from
 
 
-class RobustPoint(NamedTuple):
-    """Normal, indicators and the price of the losses of :func:`robust_point`."""
-
-    w: Floats
-    z: Floats
-    lam: float
-
-
 def norms_gamma(G: Floats, weight: Floats) -> Floats:
     r"""Return the largest multiple of :math:`s_i / \|g_i\|^2` with a definite quadratic."""
     squares = np.einsum("ij,ij->i", G, G)
@@ -68,42 +60,39 @@ def norms_gamma(G: Floats, weight: Floats) -> Floats:
     return np.asarray(found * ((1.0 - 1e-6) / (largest or 1.0)))
 
 
-def robust_point(
+def robust_margins(
     geometry: SignedRows, *, lam: float | None, k: float | None, stop: Callable[[], bool] = never
-) -> RobustPoint | None:
-    """Minimise the conic loss without bias at the γ of the norms, for λ or that with s'z = k; None
-    if it is too large, and where all or nothing may be dropped.
+) -> dict[float, Floats]:
+    """Return the margins without bias of machines with the conic loss at the γ of the norms, by
+    their λ; for k of a few. None if the data are too large, or all or nothing may be dropped.
 
-    Its losses are bounded: far outliers do not move it.
+    The losses are bounded: far outliers do not move these machines.
     """
     G, weight = geometry.G, geometry.weight
-    n, r = G.shape
     # Floating-point operations of a step.
-    if n * r**2 > 1e8 or (k is not None and not 0 < k < float(weight.sum())):
-        return None
-
-    def solve(lam: float) -> tuple[RobustPoint, Floats]:
-        *_, machine = smoothed(G, gamma, lam * weight, stop)
-        slope = np.sqrt(gamma / (lam * weight))
-        z = np.minimum(slope * np.maximum(1.0 - G @ machine.w, 0.0), 1.0)
-        return RobustPoint(machine.w, z, lam), z
-
-    try:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            gamma = norms_gamma(G, weight)
-            if lam is not None:
-                return solve(lam)[0]
-            first = 4.0 / (float(k or 0) * float(np.mean(np.einsum("ij,ij->i", G, G))))
-            return at_cardinality(solve, weight, lam=first, allowance=float(k or 0))
-    except (np.linalg.LinAlgError, ArithmeticError):
-        # Prices beyond the range of floating point: there are other heuristics.
-        return None
+    if G.size * G.shape[1] > 1e8 or (k is not None and not 0 < k < float(weight.sum())):
+        return {}
+    prices = [lam or 0.0]
+    if k is not None:
+        size = k * float(np.mean(np.einsum("ij,ij->i", G, G)))
+        prices = (np.geomspace(0.4, 40.0, 5) / size).tolist()
+    found = {}
+    # Prices beyond the range of floating point: there are other heuristics.
+    with (
+        np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+        suppress(np.linalg.LinAlgError, ArithmeticError),
+    ):
+        gamma = norms_gamma(G, weight)
+        for price in prices:
+            *_, machine = smoothed(G, gamma, price * weight, stop)
+            found[price] = G @ machine.w
+    return found
 
 
 def counting_pool(
     statement: CountingStatement, earlier: Floats | None, *, lam: float | None, k: float | None
-) -> tuple[tuple[Incumbent, ...], RobustPoint | None]:
-    """Return points of all heuristics, and the robust one, if known; `lam` or `k` is None."""
+) -> tuple[tuple[Incumbent, ...], list[float]]:
+    """Return points of all heuristics, and the λ of robust machines; `lam` or `k` is None."""
     deadline = current()
     began = deadline.seconds
     geometry = statement.geometry
@@ -118,16 +107,17 @@ def counting_pool(
             geometry, G=np.hstack([geometry.G, size * geometry.y[:, None]]), free=False
         )
     with interruptible(deadline):
-        robust = robust_point(relaxed, lam=lam, k=k, stop=stop)
+        robust = robust_margins(relaxed, lam=lam, k=k, stop=stop)
         scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
         scores += [soft_margin_scores(geometry, 1.0, stop), elastic_filter(geometry, stop)]
-        if robust is not None:
-            scores += [-robust.z, relaxed.G @ robust.w]
+        # By margins, and by indicators of the relaxation up to a factor.
+        lengths = np.maximum(np.linalg.norm(relaxed.G, axis=1), 1e-150)
+        scores += [score for u in robust.values() for score in (u, (u - 1.0) / lengths)]
         best = local_search(geometry, statement.objective_value, scores=scores, stop=stop)
     zeros = np.zeros(geometry.G.shape[1])
     biases = (0.0, 1.0, -1.0) if geometry.free else (0.0,)
     constants = [geometry.incumbent(zeros, b, zero_one) for b in biases]
-    return tuple(([] if best is None else [best]) + constants), robust
+    return tuple(([] if best is None else [best]) + constants), list(robust)
 
 
 def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | None:
@@ -164,7 +154,7 @@ GAMMAS = ("norms", "best")
 
 
 def perspective_gamma(
-    statement: ZeroOne, gamma: Any, best: Callable[[], Any], *, relax: bool
+    statement: ZeroOne, gamma: Any, build: Callable[[], FormulationProblem], *, relax: bool
 ) -> Floats:
     """Return γ of a user, of the norms, or of the relaxation; positive for integer z."""
     if not isinstance(gamma, str):
@@ -175,7 +165,11 @@ def perspective_gamma(
     norms = norms_gamma(statement.geometry.G, statement.weight)
     if check_choice(gamma, "gamma", GAMMAS) == "norms":
         return norms
-    fixed = ConicFixedGamma(statement.space, np.maximum(best(), 0.0), 1.0)
+    (relaxation := build()).solve()
+    best = relaxation.constraint_dict["moment"].dual_value
+    if not usable(best):
+        raise BuildError("Clarabel did not solve the conic relaxation; use gamma='norms'")
+    fixed = ConicFixedGamma(statement.space, np.maximum(best, 0.0), 1.0)
     found = fixed.gamma * ((1.0 - 1e-9) / max(float(fixed.spectrum[0][-1]), 1.0))
     return found if relax else 0.95 * found + 0.05 * norms
 
@@ -214,13 +208,6 @@ class DroppingProblem(FormulationProblem):
         stated = getattr(self.formulation, "program", self.formulation)
         found: Incumbent | None = getattr(stated, "incumbent", None)
         return found
-
-    def recover(self) -> RecoveredPoints:
-        return self.recover_integers() if self.is_mixed_integer() else super().recover()
-
-    def recover_integers(self) -> RecoveredPoints:
-        """Return the points of a kept set, the solver's, and the incumbent."""
-        raise NotImplementedError
 
     def model_at_variables(self) -> BinaryModel | None:
         """Return the model of ``w``, ``b``, both scaled to the margins that a statement demands."""
@@ -274,8 +261,10 @@ class CountingProblem(DroppingProblem):
     gamma: Floats | None = None
     relaxed_duals: tuple[Dual, ...] = ()
 
-    def recover_integers(self) -> RecoveredPoints:
+    def recover(self) -> RecoveredPoints:
         """Return the kept set's machine, the solver's point, the incumbent; γ of the relaxation."""
+        if not self.is_mixed_integer():
+            return super().recover()
         w, b, kept = self.solver_point()
         models = [
             *self.formulation.recovered_models(kept, w, b),
@@ -422,13 +411,14 @@ def zero_one_mio(
     numbers = not (M is None or isinstance(M, str))
     if relax and (lam is None or (form == "perspective" and numbers)):
         raise DataError("relax=True takes lam in place of k, and numbers M in the big-M form only")
-    of_the_space: dict[str, Any] = {"intercept": intercept, "indefinite": indefinite}
-    space = bound_space(X, y, kernel, sample_weight=sample_weight, **of_the_space)
+    of_the_space = {"kernel": kernel, "intercept": intercept, "sample_weight": sample_weight}
+    of_the_space |= {"indefinite": indefinite}
+    space = bound_space(X, y, **of_the_space)
     statement = zero_one_statement(space, lam, k, "zero_one_mio")
     data, lam, k = space.data, statement.lam, statement.k
     explicit = explicit_M(M, space, optional=form == "perspective")
     statement = replace(statement, explicit=explicit, form=form)
-    pool, robust = counting_pool(statement, incumbent_margins(incumbent, statement), lam=lam, k=k)
+    pool, prices = counting_pool(statement, incumbent_margins(incumbent, statement), lam=lam, k=k)
     statement = replace(statement, pool=pool)
 
     name, value = ("k", k) if lam is None else ("lam", lam)
@@ -445,15 +435,9 @@ def zero_one_mio(
     objective: cp.Expression = cp.sum_squares(w)
     stated: Any = statement
     if form == "perspective":
-
-        def best() -> Any:
-            relaxed = conic_sdp(
-                X, y, lam=lam, kernel=kernel, sample_weight=sample_weight, **of_the_space
-            )
-            relaxed.solve()
-            return relaxed.constraint_dict["moment"].dual_value
-
-        values = perspective_gamma(statement, gamma, best, relax=relax)
+        values = perspective_gamma(
+            statement, gamma, partial(conic_sdp, X, y, lam=lam, **of_the_space), relax=relax
+        )
         fixed = ConicFixedGamma(space, values, statement.price or 1.0)
         # A solver's tolerance ε lets through margins that are short by √ε, so that the valid big-M
         # rows are added by default.
@@ -468,15 +452,17 @@ def zero_one_mio(
         objective = objective + parameter * (weight @ z)
     problem = CountingProblem(cp.Minimize(objective), constraints, stated, [parameter])
     problem.gamma = values
-    if robust is not None:
-        point = {"gamma": norms_gamma(G, weight), "lam": np.array(robust.lam)}
-        problem.relaxed_duals = (point if values is None else {**point, "gamma": values},)
+    if prices:
+        point = norms_gamma(G, weight) if values is None else values
+        problem.relaxed_duals = tuple({"gamma": point, "lam": np.array(lam)} for lam in prices)
     return problem
 
 
 class RampProblem(DroppingProblem):
-    def recover_integers(self) -> RecoveredPoints:
+    def recover(self) -> RecoveredPoints:
         """Return the hinge machine of the kept set, the solver's point, and the incumbent."""
+        if not self.is_mixed_integer():
+            return super().recover()
         statement = self.formulation
         w, b, kept = self.solver_point()
         points = []

@@ -769,10 +769,6 @@ class BigMRelaxation(PSVM):
         return {**self.program.hyperparameters, "relax": True}
 
     @property
-    def details(self) -> Mapping[str, Floats]:
-        return self.program.details
-
-    @property
     def linear_variables(self) -> frozenset[str]:
         """No variables: added constraints have no multipliers here."""
         return frozenset()
