@@ -142,7 +142,10 @@ WITHOUT_MULTIPLIERS = {
         [cp.exp(problem.var_dict["w"][0]) <= 0.9],
     ),
     "conic": lambda: (problem := sx.conic_sdp(X[:16], Y[:16], lam=0.7), [problem.w[0] <= 0.1]),
-    "other variables": lambda: (problem := sx.odm_primal(X, Y), [problem.var_dict["u"][0] >= 1.5]),
+    "other variables": lambda: (
+        problem := sx.odm_primal(X, Y, C1=1.0, C2=1.0),
+        [problem.var_dict["u"][0] >= 1.5],
+    ),
     "slacks": lambda: (
         problem := sx.psvm_primal(X, Y),
         [cp.sum(problem.var_dict["xi"][:5]) <= 0.5],
