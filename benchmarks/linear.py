@@ -14,7 +14,8 @@ hinge it is ODML without mean and variance. Each peer is reported at its default
 the loosest of a list with which *its own* primal value is within the gap of a certified lower bound
 of that problem. All primal values are computed by one numpy objective on the same data. Peers that
 are not installed are left out. --cpu takes processor seconds (on a busy machine); --quick takes the
-set ijcnn1 once. --text takes sparse wide rows, LIBLINEAR's own problem, and processor seconds.
+set ijcnn1 once. --text takes sparse wide rows, LIBLINEAR's own problems of two classes and of
+several, and processor seconds.
 """
 
 import itertools
@@ -347,6 +348,51 @@ def texts(repeat, costs=(1.0, 100.0), gaps=(1e-3, 1e-6)):
                 _one_text(X, X1, y, C, p, gap, repeat, clock)
 
 
+# Rows, columns, classes of text.
+SEVERAL = ((1_000, 3_000, 5), (8_000, 50_000, 20))
+
+
+def several_classes(repeat, lam=0.5, gaps=(1e-3, 1e-6)):
+    """Text of several classes: Crammer-Singer's machine without an intercept against LIBLINEAR's at
+    the loosest tolerance with which its model is within the gap of our certified lower bound, and
+    one against the rest at the default tolerances.
+    """
+    clock = time.process_time
+    for n, d, c in SEVERAL:
+        X, _ = generate_text(n, d)
+        y = np.argmax(X @ np.random.default_rng(1).normal(size=(d, c)), axis=1)
+        settings = {"loss": "crammer_singer", "intercept": False, "lam": lam}
+        peer = partial(LinearSVC, C=0.5 / lam, random_state=0, max_iter=20_000)
+        bound = sx.fast.multiclass(X, y, **settings, tol=1e-9).certificate.lower
+
+        def value(model, X=X, y=y):
+            S = X @ model.coef_.T
+            slack = 1.0 + S - S[np.arange(y.size), y][:, None]
+            slack[np.arange(y.size), y] = 0.0
+            return lam * float((model.coef_**2).sum()) + float(slack.max(axis=1).sum())
+
+        def fit(tol, X=X, y=y, peer=peer):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return peer(multi_class="crammer_singer", fit_intercept=False, tol=tol).fit(X, y)
+
+        runs = {
+            "one against the rest": lambda X=X, y=y: sx.PSVMClassifier(multiclass="ovr").fit(X, y),
+            "LinearSVC, hinge": lambda X=X, y=y, peer=peer: peer(loss="hinge").fit(X, y),
+        }
+        for gap in gaps:
+            tol, _ = loosest(fit, value, bound, gap, clock)
+            runs[f"Crammer-Singer, gap {gap:g}"] = partial(
+                sx.fast.multiclass, X, y, **settings, tol=gap
+            )
+            if tol is not None:
+                runs[f"LIBLINEAR's, gap {gap:g} (tol={tol:g})"] = partial(fit, tol)
+        seconds, _ = medians(runs, repeat, clock)
+        print(f"text {n} × {d}, {c} classes, {X.nnz / n:.0f} non-zeros a row")
+        for name, spent in seconds.items():
+            print(f"  {name}: {1e3 * spent:.1f} ms", flush=True)
+
+
 def _one_text(X, X1, y, C, p, gap, repeat, clock):
     settings = {"C": C, "p": p, "tol": gap, "intercept": "penalised", "time_limit": 60.0}
     runs = {
@@ -392,6 +438,7 @@ def main():
     arguments = parser.parse_args()
     print(versions())
     if arguments.text:
+        several_classes(arguments.repeat)
         texts(arguments.repeat)
         return
     if arguments.large:

@@ -15,6 +15,7 @@ from campaigns import common
 DESIGNS = (
     *("gaussian", "integers", "far clusters", "offset", "kink", "duplicates"),
     *("constant column", "one point", "outlier", "collinear", "scaled", "sparse"),
+    *("wide", "wide sparse"),
 )
 
 
@@ -47,6 +48,12 @@ def data(rng, design, classes=2):
         X = X[:, :1] * rng.standard_normal((1, d))
     elif design == "scaled":
         X = X * 10.0 ** rng.uniform(-12, 12)
+    elif design.startswith("wide"):
+        X = np.hstack([X, rng.standard_normal((n, int(rng.integers(20, 200))))])
+        if design == "wide sparse":
+            # Few entries a row, some rows without any, and columns of other scales.
+            kept = rng.random(X.shape) < rng.choice([0.0, 0.02, 0.1, 0.3], (n, 1))
+            return sp.csr_array(X * kept * 10.0 ** rng.integers(-1, 2, X.shape[1])), y
     elif design == "sparse":
         return sp.csr_array(X * (rng.random(X.shape) < 0.5)), y
     return X, y
