@@ -288,8 +288,7 @@ def fit_row(
         if isinstance(part.X, Exception):
             raise part.X
         with warnings.catch_warnings():
-            # The row has the gap, and a note.
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap, and a note
             warnings.filterwarnings("ignore", message=f".* {ONE_CLASS}")
             fitted = fit()
     except OutOfTime:
