@@ -24,9 +24,15 @@ import svmcvx.formulations
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.blocks import block_space
-from svmcvx.formulations.base import Formulation
+from svmcvx.formulations.base import Formulation, divided
 from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, ConicLoss
-from svmcvx.formulations.indicator.statement import L0, Ramp, ZeroOne
+from svmcvx.formulations.indicator.statement import (
+    L0,
+    BigMRelaxation,
+    PenalisedBigMRelaxation,
+    Ramp,
+    ZeroOne,
+)
 from svmcvx.formulations.margin import (
     PSVM,
     AbsoluteNormSVM,
@@ -44,6 +50,7 @@ from tests.balls import (
     fractions,
     hostile,
     least,
+    positive,
     power,
     precision,
     size,
@@ -410,7 +417,7 @@ def fixed(rng):
 
     reach = max(float(norms.max()), 1e-150)
     models = [
-        statement.model(scale * rng.standard_normal(statement.factor.shape[1]) / reach)
+        statement.model_at(scale * rng.standard_normal(statement.factor.shape[1]) / reach)
         for scale in (0.0, 1e-3, 1.0)
     ]
     duals = [
@@ -569,7 +576,57 @@ def pairwise_hard(rng):
     return Case(statement, models, duals, upper, lower, wrong, one_sided=True)
 
 
+def big_m(rng, free=True):
+    X, y, kernel, weight = hostile(rng)
+    intercept = "free" if free else str(rng.choice(["penalised", "none"]))
+    space = feature_space(binary_data(X, y, weight), kernel, intercept=intercept)
+    s, truth, price = space.data.weight, ExactMargins(space), size(rng)
+    M = 10.0 ** rng.uniform(-1, 3, y.size) * (rng.random(y.size) < 0.9)
+    kind = (Ramp if rng.random() < 0.5 else L0) if free else ZeroOne
+    # The price of a dropped row, twice C for the ramp, whose M below 2 are of no use.
+    if kind is ZeroOne:
+        program, dropped, norms = ZeroOne(space=space, lam=price, explicit=M), ball(price), ball(1)
+    else:
+        program = kind(space=space, C=price, explicit=M)
+        dropped, norms = ball(price) * (2 if kind is Ramp else 1), ball(1) / 2
+    # A known incumbent may prove smaller ones.
+    wide = BigMRelaxation.of(program)
+    M = np.maximum(program.M, 2.0) if kind is Ramp else program.M
+
+    def upper(model):
+        u, norm = truth.point(model)
+        value = norms * norm
+        for margin, most, w in zip(u, map(ball, M), map(ball, s), strict=True):
+            if margin < 1:
+                if 1 - margin > most:
+                    return None
+                value += dropped * w * (1 - margin) / most
+        return value
+
+    def lower(point):
+        alpha = np.asarray(point["alpha"])
+        feasible_alpha(alpha, y, free=free)
+        # The Lagrangian of the program itself at multipliers of 2·norms·α, z in [0, 1].
+        spent = (
+            positive(2 * norms * ball(m) * ball(a) - dropped * ball(w))
+            for a, m, w in zip(alpha, M, s, strict=True)
+        )
+        quadratic = truth.squared_norm(alpha * y).x
+        return 2 * norms * total(map(ball, alpha)) - total(spent) - norms * quadratic
+
+    # Most models violate a bound on their margins; their multiples within all bounds do not.
+    models = [*some_models(rng, space)]
+    divisors = [wide.divisor(model) or 1.0 for model in models]
+    models += [divided(m, by, m.intercept / by) for m, by in zip(models, divisors, strict=True)]
+    duals = alpha_points(rng, y.size, price * s / np.maximum(M, 0.1))
+    assert type(wide) is (BigMRelaxation if free else PenalisedBigMRelaxation)
+    wrong = wrong_alpha(y, free=free)
+    return Case(wide, models, duals, upper, lower, wrong, one_sided=True)
+
+
 MAKERS = {
+    "BigMRelaxation": big_m,
+    "PenalisedBigMRelaxation": partial(big_m, free=False),
     "PSVM": soft,
     "PenalisedPSVM": partial(soft, cls=PenalisedPSVM),
     "HardMargin": hard,

@@ -42,7 +42,7 @@ def _weston_watkins(**arguments: Any) -> Any:
 
 
 def _l0(C: float, **arguments: Any) -> Any:
-    return FAST.l0(FEW, FEW_Y, C=C, method="search", **arguments)
+    return FAST.l0(FEW, FEW_Y, C=C, method="tree", **arguments)
 
 
 def _sets() -> Any:
