@@ -72,12 +72,15 @@ def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
     if not rest > 500 * EPS:
         return None
     alpha = mu / rest
-    found = _to_margin(H, y, alpha)
+    found = _to_margin(H, y, H.T @ alpha, alpha)
     # Polishing takes twice as long as the least squares.
     if y is not None or found is None or float((H[mu > 0.0] @ found.w).max()) > 1.0 + 1e-12:
         polished = _polish(H, y, alpha)
-        found = (None if polished is None else _to_margin(H, y, polished)) or found
-    return None if found is None else LeastNorm(found.w / scale, found.b, found.alpha / scale**2)
+        found = (None if polished is None else _to_margin(H, y, H.T @ polished, polished)) or found
+    if found is None:
+        return None
+    found = _on_margin(H, y, found)
+    return LeastNorm(found.w / scale, found.b, found.alpha / scale**2)
 
 
 def nearest_combination(H: Floats, y: Floats | None) -> Floats | None:
@@ -96,9 +99,8 @@ def nearest_combination(H: Floats, y: Floats | None) -> Floats | None:
         return None
 
 
-def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
-    """Scale w = H'α, with the best bias, to a smallest margin of 1."""
-    w = H.T @ alpha
+def _to_margin(H: Floats, y: Floats | None, w: Floats, alpha: Floats) -> LeastNorm | None:
+    """Scale w and its multipliers, with the best bias, to a smallest margin of 1."""
     u = H @ w
     if y is None:
         margin, b = float(u.min()), 0.0
@@ -106,6 +108,20 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
         lowest, highest = float(u[y > 0].min()), float((-u)[y < 0].max())
         margin, b = (lowest - highest) / 2, -(lowest + highest) / 2
     return LeastNorm(w / margin, b / margin, alpha / margin) if margin > 0 else None
+
+
+def _on_margin(H: Floats, y: Floats | None, found: LeastNorm) -> LeastNorm:
+    """Move a point to margins of 1 on its support: sums H'α of nearly inseparable rows cancel."""
+    support = found.alpha > 0.0
+    rows, point = H[support], found.w
+    if y is not None:
+        rows, point = np.column_stack([rows, y[support]]), np.append(point, found.b)
+    short = 1.0 - rows @ point
+    if not (short < -ON_MARGIN).any():
+        return found
+    step = sl.lstsq(rows, short, check_finite=False)[0][: found.w.size]
+    moved = _to_margin(H, y, found.w + step, found.alpha)
+    return moved if moved is not None and moved.w @ moved.w < found.w @ found.w else found
 
 
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:

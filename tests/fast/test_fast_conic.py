@@ -1,6 +1,7 @@
 """The low-rank solver of the conic relaxation against the semidefinite program."""
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, LowRankRelaxation, conic
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.conic_loss.problems import relaxation
+from svmcvx.formulations.signed_rows import least_norm
 from svmcvx.system import clock
 from tests import designs
 from tests.designs import DESIGNS
@@ -251,14 +253,35 @@ def test_a_short_step_of_a_regularised_system_does_not_end_the_descent():
     assert ends[1] == pytest.approx(ends[0], abs=1e-6)
 
 
-def test_a_hard_margin_on_the_verge_of_none_gives_an_interval():
+def nearly_inseparable(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 1)) @ np.ones((1, 2))
+    y = np.where(rng.random(60) > 0.5, 1, -1)
+    X[:, 1] += 1e-5 * y * rng.uniform(1, 2, 60)
+    return X, y
+
+
+def test_a_hard_margin_on_the_verge_of_none_is_certified():
     for seed in range(3):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(60, 1)) @ np.ones((1, 2))
-        y = np.where(rng.random(60) > 0.5, 1, -1)
-        X[:, 1] += 1e-5 * y * rng.uniform(1, 2, 60)
-        found = conic(X, y, kappa=0)
-        assert found.certificate.gap <= 1e-5
+        found = conic(*nearly_inseparable(seed), kappa=0)
+        assert found.status == "optimal"
+        assert found.certificate.gap <= 1e-8
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_the_least_norm_of_nearly_inseparable_rows_meets_its_dual_in_exact_numbers(free):
+    exact = np.vectorize(Fraction, otypes=[object])
+    for seed in range(3):
+        X, y = nearly_inseparable(seed)
+        found = least_norm(y[:, None] * X, y.astype(float) if free else None)
+        rows, labels = exact(X) * y[:, None], exact(y.astype(float))
+        w, alpha = exact(found.w), exact(found.alpha)
+        margin = min(rows @ w + labels * (Fraction(found.b) if free else 0))
+        if free:
+            alpha[y > 0] *= alpha[y < 0].sum() / alpha[y > 0].sum()
+        normal = alpha @ rows
+        upper, lower = w @ w / margin**2, alpha.sum() ** 2 / (normal @ normal)
+        assert lower <= upper <= lower * (1 + Fraction(1, 10**9))
 
 
 @pytest.mark.parametrize("problem", BOTH)
