@@ -170,13 +170,16 @@ def check(given) -> None:
 
 
 def summary(found: pd.DataFrame) -> str:
-    """What has ended, by group and in all, and how bounds compare with the published ones."""
+    """What has ended, by group and in all, and how bounds compare with the published ones; groups
+    that have ended are one.
+    """
     ended, theirs = found["ended"] == 1, found["published_ended"] == 1
     upper, lower = found["upper"], found["lower"]
     best, below = found["published_upper"], found["published_lower"]
     size = TOL * np.maximum(upper, best) + PRINTED
     # Folds of a set; draws, and kinds A and B.
     group = found["instance"].map(lambda name: re.sub(r"(_f|[AB]_)\d+$", "", name))
+    group = group.where(~ended.groupby(group).transform("all"), "others")
     no_higher, no_lower = upper <= best + size, ~ended & (lower >= below - size)
     lines = [
         "| instances | rows | ended | published | processor seconds: median, largest of the ended |"

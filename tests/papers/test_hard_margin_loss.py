@@ -55,7 +55,7 @@ def test_it_goes_on_where_it_was_stopped_and_tells_what_is_new(folder, tmp_path,
 
     main(["--summary", "--out", str(out)])
     told = capsys.readouterr().out
-    assert "| tiny | 2 | 2 | 1 |" in told
+    assert "| others | 3 | 3 | 2 |" in told
     assert "| all | 3 | 3 | 2 |" in told
     assert "solved, and by nobody before: 1; kept are 1 proofs" in told
     assert "published optima met: 1 of 2; contradictions: 1" in told
