@@ -49,13 +49,13 @@ reach = problem.param_dict["M"].value
 print(f"{len(y)} binary variables, M between {reach.min():.1f} and {reach.max():.1f}")
 
 # %% [markdown]
-# `sx.fast.zero_one` is a search of its own: branch and bound, in which every node tightens its
-# $M_i$ to what the points that can still win may reach. Its picture is the usual one of a proof:
-# models stop improving, and the rest of the time goes into the bound.
+# `sx.fast.zero_one` has searches of its own. One is branch and bound, in which every node tightens
+# its $M_i$ to what the points that can still win may reach. Its picture is the usual one of a
+# proof: models stop improving, and the rest of the time goes into the bound.
 
 # %%
 search = sx.synthetic.outlier_data(60 if SMALL else 150, 3, sigma=0.5, outliers="spread", seed=1)
-exact = sx.fast.zero_one(*search, lam=LAM)
+exact = sx.fast.zero_one(*search, lam=LAM, method="tree")
 assert exact.certificate.is_certified(1e-6)
 seconds, lower, upper = exact.trace.T
 figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
