@@ -419,7 +419,7 @@ def owned(value: Any) -> Any:
 
 
 def checksum(values: Any) -> int:
-    """Return the CRC-32 of an array or a sparse matrix, by which a call notices that it changed.
+    """Return the CRC-32 of an array or a sparse matrix, which shows whether it has changed.
 
     A cryptographic digest of the data takes longer than a pass over them.
     """

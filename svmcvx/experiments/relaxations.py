@@ -11,6 +11,7 @@ import pandas as pd
 
 from svmcvx import fast
 from svmcvx.arguments import check_shared, documented, intercept_kind, known_arguments
+from svmcvx.catalogue import TOL
 from svmcvx.formulations.indicator.problems import zero_one_mio
 from svmcvx.kernels import KernelLike
 from svmcvx.solve import solve
@@ -27,7 +28,7 @@ def relaxation_gaps(
     kernel: KernelLike = None,
     intercept: bool | str = True,
     sample_weight: Any = None,
-    tol: float = 1e-6,
+    tol: float = TOL,
     time_limit: float | None = None,
 ) -> pd.DataFrame:
     r"""Bound the exact 0-1 loss from below by its relaxations, and compare them with its optimum.
@@ -36,6 +37,8 @@ def relaxation_gaps(
     = λ/2, and half the value.
 
     .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1]
+
+    Source of the relaxations and of the gap: [CepedaGomezHan], § 2 and 3.
 
     Parameters
     ----------
@@ -58,10 +61,6 @@ def relaxation_gaps(
     ------
     DataError
         If the data or an argument cannot be used.
-
-    Notes
-    -----
-    Source of the relaxations and of the gap: [CepedaGomezHan], § 2 and 3.
 
     Examples
     --------

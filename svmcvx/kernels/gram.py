@@ -121,8 +121,8 @@ class GramFactor:
 
 
 def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = None) -> GramFactor:
-    """Factor a Gram matrix: Cholesky, else eigenvalues with clipping. It is symmetric if the caller
-    knows whether it has `single` precision, and else tested for both.
+    """Factor a Gram matrix: Cholesky, else eigenvalues with clipping. With `single`, which says
+    whether its entries are of single precision, it must be symmetric; else both are tested.
     """
     check_choice(indefinite, "indefinite", ("error", "clip"))
     K = np.asarray(K, dtype=np.float64)
@@ -170,7 +170,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
 
 
 def _clearly_indefinite(K: Floats) -> bool:
-    """Whether a Ritz value, which no eigenvalue exceeds from below, is negative beyond rounding."""
+    """Whether a Ritz value, at least the smallest eigenvalue, is negative beyond rounding."""
     n, size = K.shape[0], float(np.abs(K).sum(axis=1).max())
     if n < 100:
         return False

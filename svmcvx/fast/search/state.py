@@ -174,7 +174,7 @@ class SearchState(ABC):
         self.objective_cap = math.inf
         self.proved = 0.0
         self.unresolved_bound = math.inf
-        # The support of the incumbent, if that is the least-norm point of a set.
+        # The support of the last incumbent that was the least-norm point of a set.
         self.support: Support | None = None
         self._rounds = 0
         self._tried: set[bytes] = set()

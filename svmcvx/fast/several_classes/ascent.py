@@ -97,6 +97,7 @@ def ascend(
             best = (best[0], best[1], alpha.copy()) if bound > lower else best
             lower, upper = max(lower, bound), min(upper, value)
         gaps.append((read, upper - lower))
+        dual: Dual | None = None
         if upper - lower <= tol * abs(upper):
             # Balance without rounding, and what rounding may have changed, count as well.
             dual = statement.repair({"alpha": scores.expand(best[2])})
@@ -108,7 +109,7 @@ def ascend(
         if status is None and not binary.promising(gaps, monitor.tol * abs(upper), most):
             status = Status.INACCURATE
         if status is not None:
-            dual = statement.repair({"alpha": scores.expand(best[2])})
+            dual = dual or statement.repair({"alpha": scores.expand(best[2])})
             return best, dual, status, rounds
         if value - bound > 2.0 * left:
             # Rows that were left out are optimal no more.
