@@ -1,7 +1,7 @@
 """The 0-1, l0 and ramp problems over all vertices in rational arithmetic, and hostile instances to
-hold the search against.
+hold the search against; "k" is the 0-1 problem with a budget.
 
-    python -m campaigns.exact_zero_one [--problem zero-one|l0|ramp] [--count 20000] [--rows 12]
+    python -m campaigns.exact_zero_one [--problem zero-one|k|l0|ramp] [--count 20000] [--rows 12]
 
 An optimum of a counted loss is the point of least norm on the hyperplanes u = 1 of some linearly
 independent rows. With the ramp loss some other rows have slacks between 0 and 2 besides, whose
@@ -21,7 +21,7 @@ from campaigns import common
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.indicator import l0, ramp, zero_one
 
-PROBLEMS = ("zero-one", "l0", "ramp")
+PROBLEMS = ("zero-one", "k", "l0", "ramp")
 # Rows of an instance with a free intercept, at most, unless told otherwise.
 FREE_ROWS = {"l0": 9, "ramp": 6}
 # Designs of integers, whose products have no rounding error.
@@ -249,17 +249,21 @@ def hostile_instance(seed, rows=None):
         X = np.sign(X)
     y = np.where(rng.random(n) < 0.5, 1, -1)
     y[:2] = 1, -1
+    if seed % 13 == 12:
+        y[2:] = 1
     weight = rng.choice([0.25, 1.0, 2.0, 0.3], n) if seed % 3 == 0 else None
     drawn = float(rng.integers(0, n)), float(10 ** rng.uniform(-9, 14))
     hyper = {"k": drawn[0]} if seed % 5 == 0 else {"lam": drawn[1]}
     return X, y, weight, hyper, bool(rng.random() < 0.7)
 
 
-def counted_instance(seed, rows=None):
+def counted_instance(seed, problem, rows=None):
     """An instance of the 0-1 problem: rows (or a Gram matrix), labels, weights, hyper-parameters,
     the intercept and the kernel.
     """
     X, y, weight, hyper, intercept = hostile_instance(seed, rows)
+    if problem == "k":
+        hyper = {"k": float(seed // 2 % len(y))}
     design, rng = DESIGNS[seed % len(DESIGNS)], np.random.default_rng(seed)
     kernel = None if rows is None else kernel_of(rng, design)
     return X @ X.T if kernel == "precomputed" else X, y, weight, hyper, intercept, kernel
@@ -268,10 +272,10 @@ def counted_instance(seed, rows=None):
 @lru_cache(maxsize=100)
 def optimum_of(seed, problem="zero-one", rows=None):
     """The optimum of an instance in fractions; None where no point keeps enough."""
-    if problem != "zero-one":
+    if problem in FREE_ROWS:
         X, y, weight, C, kernel = free_instance(seed, problem, rows)
         return exact_free_optimum(gram_of(X, kernel), y, weight, C, problem)
-    X, y, weight, hyper, intercept, kernel = counted_instance(seed, rows)
+    X, y, weight, hyper, intercept, kernel = counted_instance(seed, problem, rows)
     signs = [int(sign) for sign in y]
     gram = [
         [(value + intercept) * a * b for value, b in zip(line, signs, strict=True)]
@@ -293,8 +297,8 @@ def searched(seed, problem, rows=None, **limits):
 
 def searched_by(seed, problem, rows=None, **limits):
     """The package's answer with these arguments."""
-    if problem == "zero-one":
-        X, y, weight, hyper, intercept, kernel = counted_instance(seed, rows)
+    if problem not in FREE_ROWS:
+        X, y, weight, hyper, intercept, kernel = counted_instance(seed, problem, rows)
         arguments = {"sample_weight": weight, "intercept": intercept, "kernel": kernel}
         return zero_one(X, y, **arguments, **hyper, **limits)
     X, y, weight, C, kernel = free_instance(seed, problem, rows)
