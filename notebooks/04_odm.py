@@ -112,7 +112,7 @@ table.round(3)
 # The first column is what ODM and ODML are about, the deviation of the margins in units of their
 # mean, and both are below the hinge machine in it, as [ZhangZhou] say. By how much, and what it
 # gains in accuracy, depends on the data: here the curves lie close together. One split of one data
-# set decides nothing; `svmcvx study` runs many and tests the differences.
+# set decides nothing; `sx.study` runs many and tests the differences.
 
 # %%
 deviation = table["deviation / mean"]

@@ -245,18 +245,22 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
 
 def parse_grid(grid: list[str]) -> dict[str, list[Any]]:
     """Return the values of each hyper-parameter from ``NAME=VALUES``, a list or a range."""
-    from svmcvx.experiments.specifications import spaced, value_of
+    import numpy as np
 
+    from svmcvx.experiments.specifications import value_of
+
+    spacings: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
     values: dict[str, list[Any]] = {}
     for entry in grid:
         name, _, text = (part.strip() for part in entry.partition("="))
         try:
             if ":" in text:
                 spacing, first, last, count = text.split(":")
-                found: list[Any] = spaced(float(first), float(last), int(count), spacing)
+                ends = float(first), float(last)
+                found: list[Any] = spacings[spacing](*ends, int(count)).tolist()
             else:
                 found = [value_of(word.strip()) for word in text.split(",")]
-        except ValueError:
+        except (ValueError, KeyError):
             found = []
         if not name or not found or "" in found or name in values:
             raise DataError(
@@ -357,67 +361,6 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     table = pd.DataFrame(rows).assign(classes=[", ".join(row["classes"]) for row in rows])
     out.write(title, table, {"rows": rows}, data=data)
     return exit_code(failed=given.strict and not all(row["certified"] for row in rows))
-
-
-@command(
-    "study",
-    (*STRICT, *OUTPUT),
-    {"experiments.studies:study": "data_dir time_limit n_jobs backend store retry_failed proofs"},
-)
-def study(given: Given, file: Path, guarantee: bool = False) -> int:
-    """Compare models over data sets and repeated splits, each tuned inside its training part.
-
-    What is finished is kept in the file of --store, by default the study's own name with .sqlite.
-
-    Parameters
-    ----------
-    file : path
-        The study as a TOML file: models, data sets, splits, grids.
-    guarantee : bool
-        Compute what every optimal machine scores on the test part; it may take ten times as long
-        as the fits.
-    """
-    out = Outputs("study", given)
-    check_writable(given.store)
-    from svmcvx.experiments import study as run_study
-    from svmcvx.experiments.study_files import read_study
-    from svmcvx.system import clock
-
-    title, arguments = read_study(file)
-    asked = given.of("store proofs data_dir n_jobs backend time_limit")
-    arguments |= {name: value for name, value in asked.items() if value is not None}
-    # The file may request more.
-    arguments["guarantee"] = arguments.get("guarantee") or guarantee
-    arguments.setdefault("store", file.with_suffix(".sqlite"))
-    began = clock.now()
-    how = {"retry_failed": given.retry_failed, "progress": not given.quiet}
-    found = run_study(**arguments, **how)
-    limit = arguments.get("time_limit")
-    late = not found.complete and limit is not None and clock.now() - began >= limit
-    tables = {f"{one}, mean ± standard deviation": found.table(one) for one in found.metrics}
-    for one in found.with_exact():
-        tables[f"{one} of every optimal machine, mean of the intervals"] = found.exact(one)
-    for what, table in tables.items():
-        rows = table.rename_axis("data set").reset_index()
-        out.show(f"{title}: {what}", rows, ["data set", *found.models])
-    certified, solves = found.solves()
-    failures = found.failures()
-    texts = [
-        f"{len(found.frame)} tasks, {len(failures)} failed; {certified} of {solves} solves"
-        f" certified; {found.frame['seconds'].sum():.1f} s of work",
-        *found.notes(),
-        *(f"{name} is left out: {why}" for name, why in found.left_out.items()),
-        *(f"{len(part)} failed: {why}" for why, part in failures.groupby("note", sort=False)),
-    ]
-    for text in texts:
-        out.note(text)
-    content: dict[str, Any] = {"title": title, "data": found.datasets.to_dict("records")}
-    content |= {"models": found.model_lines, "rows": found.frame.to_dict("records")}
-    for name in ("complete", "protocol", "grids", "left_out", "reused"):
-        content[name] = getattr(found, name)
-    out.write(title, found.frame, content, study=found, complete=found.complete)
-    failed = len(failures) > 0 or bool(found.left_out) or (given.strict and certified < solves)
-    return exit_code(complete=found.complete, late=late, failed=failed)
 
 
 @command("verify", (*DATA_SET, *OUTPUT), LOAD | {"proofs.checker:verify": "precision"})

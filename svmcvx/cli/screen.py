@@ -109,7 +109,6 @@ class Outputs:
         *,
         complete: bool = True,
         data: Dataset | None = None,
-        study: Any = None,
     ) -> None:
         """Write the requested files, each atomically."""
         if reused := content.get("reused"):
@@ -129,11 +128,11 @@ class Outputs:
         if self.latex is not None:
             from svmcvx.experiments.tables import latex_frame
 
-            self._text(self.latex, latex_frame(frame) if study is None else study.latex())
+            self._text(self.latex, latex_frame(frame))
         if self.html is not None:
             from svmcvx.experiments.reports import report
 
-            report(self.html, study, {} if study is not None else {title: frame}, title=title)
+            report(self.html, None, {title: frame}, title=title)
             self.wrote(self.html)
 
     def _text(self, path: Path, text: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-import numpy as np
-
 from svmcvx.catalogue import CATALOGUE, Estimator
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
@@ -22,7 +20,6 @@ BASELINES: dict[str, Estimator] = {
     "svc": Estimator("SVC", "sklearn.svm", "svc"),
     "linearsvc": Estimator("LinearSVC", "sklearn.svm", "linearsvc"),
 }
-SPACINGS: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
 
 
 def value_of(text: str) -> Any:
@@ -33,12 +30,6 @@ def value_of(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-def spaced(low: float, high: float, number: int, spacing: str = "log") -> list[float]:
-    check_choice(spacing, "spacing", tuple(SPACINGS))
-    found: list[float] = SPACINGS[spacing](low, high, number).tolist()
-    return found
 
 
 def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:

@@ -33,16 +33,9 @@ from svmcvx.system.deadline import time_limited
 
 
 def as_split(value: Any) -> Split:
-    """Return a split, from a split, a test share, a number of folds, or the fields of a split."""
+    """Return a split, from a split, a test share or a number of folds."""
     if isinstance(value, Split):
         return value
-    if isinstance(value, Mapping):
-        try:
-            return Split(**value)
-        except TypeError:
-            raise DataError(
-                f"split has the settings test_size, folds and stratify, got {dict(value)!r}"
-            ) from None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DataTypeError(
             f"split must be a test share, a number of folds or a Split, got {value!r}"
@@ -218,7 +211,7 @@ class _Prepared(NamedTuple):
 
 
 def _splits(split: Any) -> dict[str, Split]:
-    if isinstance(split, Mapping) and not set(split) <= {"test_size", "folds", "stratify"}:
+    if isinstance(split, Mapping):
         return {"default": Split()} | {str(name): as_split(one) for name, one in split.items()}
     return {"default": as_split(split)}
 

@@ -79,7 +79,6 @@ print("codes", codes, "loaded", sorted(heavy & set(sys.modules)))
         ("compare moons --solver ecosolve", "--solver must be"),
         ("compare moons --nonsense", "No such option"),
         ("compare", "Missing argument"),
-        ("study nothing.toml", "the file nothing.toml does not exist"),
         ("select moons", "--grid must name values"),
         ("select moons --grid C", "cannot read 'C'"),
         ("select moons --grid C=1, --grid p=1", "cannot read 'C=1,'"),
@@ -364,35 +363,7 @@ def test_coefficients_that_do_not_fit_are_refused(run):
         assert (code, message in err) == (2, True), err
 
 
-# study, verify, compile, doctor
-
-
-STUDY = """
-repeats = 2
-cv = 2
-datasets = ["blobs", "moons"]
-[models]
-hinge = { model = "psvm", tune = { C = [0.1, 1.0] } }
-ridge = "sklearn.linear_model.RidgeClassifier"
-"""
-
-
-def test_a_study_is_run_from_its_file(run, tmp_path):
-    (tmp_path / "study.toml").write_text(STUDY)
-    code, out, _ = run("study study.toml --guarantee --html r.html --csv r.csv --latex r.tex")
-    assert code == 0
-    assert "accuracy of every optimal machine" in " ".join(out.split())
-    table = pd.read_csv(tmp_path / "r.csv")
-    mean = table[(table["dataset"] == "blobs") & (table["model"] == "hinge")]["accuracy"].mean()
-    assert f"{mean:.3f} ± " in " ".join(out.split())
-    assert "20 of 20 solves certified" in " ".join(out.split())
-    assert "<title>study</title>" in (tmp_path / "r.html").read_text()
-    assert (tmp_path / "r.tex").read_text().startswith("\\begin{tabular}")
-    assert len(Store(tmp_path / "study.sqlite")) == 8, "the store of a study stands beside its file"
-    (tmp_path / "study.toml").write_text(STUDY.replace('"moons"', '"hhar"'))
-    code, out, _ = run("study study.toml --store s.sqlite")
-    assert code == 1
-    assert "hhar is left out: hhar (UCI HAR, smartphones) cannot be had" in out
+# verify, compile, doctor
 
 
 def test_the_proof_of_a_pair_is_checked_against_the_data_of_all_classes(run):

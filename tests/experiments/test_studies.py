@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,7 +26,6 @@ import svmcvx as sx
 from svmcvx.datasets import Dataset
 from svmcvx.experiments import Split, Study, mcnemar
 from svmcvx.experiments.store import Store
-from svmcvx.experiments.study_files import read_study
 from svmcvx.experiments.tables import escaped
 from svmcvx.system import clock
 from tests.conftest import make_data
@@ -188,8 +187,7 @@ def test_folds_of_a_cross_validation():
 
 
 @pytest.mark.parametrize(
-    ("split", "tasks"),
-    [({"one": 4}, [4, 1]), ({"one": 0.5, "default": 3}, [1, 3]), ({"folds": 3}, [3, 3])],
+    ("split", "tasks"), [({"one": 4}, [4, 1]), ({"one": 0.5, "default": 3}, [1, 3])]
 )
 def test_each_set_has_a_split_of_its_own_or_all_have_one(split, tasks):
     sets = {"one": SETS["one"], "two": SETS["one"]}
@@ -582,100 +580,6 @@ def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
         assert "aria-label" in picture
     study.report(tmp_path / "again.html", {"one & only": comparison}, title="A <study>")
     assert (tmp_path / "again.html").read_text() == text, "the same study is the same page"
-
-
-# TOML
-
-FILE = """
-title = "Two machines"
-repeats = 2
-seed = 3
-split = 0.4
-cv = { folds = 2, stratify = false, seed = 42 }
-metrics = ["accuracy", "f1_macro"]
-store = "kept.sqlite"
-datasets = [
-    "iris:versicolor-virginica",
-    { name = "mine", file = "mine.csv", target = "label", drop = ["a"], split = { folds = 2 } },
-]
-
-[models]
-hinge = { model = "psvm", p = 1.0, tune = { C = { low = 0.1, high = 10.0, number = 3 } } }
-"the other" = { model = "sklearn.svm.SVC", C = 2.0 }
-ridge = "sklearn.linear_model.RidgeClassifier"
-"""
-
-
-@pytest.fixture
-def file(tmp_path):
-    X, y = SETS["one"]
-    pd.DataFrame(X, columns=list("abc")).assign(label=y).to_csv(tmp_path / "mine.csv", index=False)
-    (tmp_path / "study.toml").write_text(FILE)
-    return tmp_path / "study.toml"
-
-
-def test_a_study_written_down(file):
-    title, arguments = read_study(file)
-    assert title == "Two machines"
-    assert arguments["store"] == file.parent / "kept.sqlite"
-    assert arguments["datasets"]["mine"].feature_names == ("b", "c")
-    assert arguments["tune"] == {"hinge": {"C": pytest.approx([0.1, 1.0, 10.0])}}
-    assert repr(arguments["cv"]) == repr(KFold(2, shuffle=True, random_state=42))
-    found = sx.study(**arguments)
-    assert found.frame["dataset"].value_counts().to_dict() == {
-        "iris:versicolor-virginica": 6,
-        "mine": 12,
-    }
-    assert found.metrics == ("accuracy", "f1_macro")
-    file.write_text(FILE.replace("[models]", "[tune]\nC = [5.0]\nalpha = [1.0]\n[models]"))
-    _, more = read_study(file)
-    common = {"the other": {"C": [5.0]}, "ridge": {"alpha": [1.0]}}
-    assert more["tune"] == common | arguments["tune"]
-    assert found.datasets["split"].tolist() == ["test share 0.4, stratified", "2 folds, stratified"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("repeats = 2", "repeats = 'two'", "repeats must be a int"),
-        ("repeats = 2", "repeat = 2", "a key of the file must be one of .*got 'repeat'; did you"),
-        ("repeats = 2", "repeats = ", "cannot be read as TOML"),
-        ("split = 0.4", "split = 'half'", "split must be"),
-        ("folds = 2, stratify = false", "folds = 2, parts = 2", "cv must be a number, or a table"),
-        ("folds = 2, stratify = false", "folds = 1", "cv must be a number, .*n_splits=1"),
-        ('"psvm"', '"svm"', "model 'svm' is not known; use psvm"),
-        ('"sklearn.svm.SVC"', '"os.system"', "model 'os.system' is not known"),
-        ('"sklearn.svm.SVC"', '"sklearn.datasets.load_iris"', "is not known"),
-        ("C = 2.0", "Q = 2.0", "the model the other cannot be made"),
-        ('"sklearn.svm.SVC"', '"sklearn.cluster.AgglomerativeClustering"', "is not known"),
-        ('"sklearn.svm.SVC"', '"sklearn.pipeline.Pipeline"', "is not known"),
-        ("C = 2.0", "kernel = 'folder'", "kernel of SVC must be a number, .*rbf"),
-        ("C = 2.0", "memory = 'folder'", "memory of SVC must be a number"),
-        ("C = 2.0", "class_weight = { a = 1.0 }", "class_weight of SVC must be"),
-        ("C = 2.0", "tune = { kernel = ['rbf', 'folder'] }", "kernel of SVC must be"),
-        ("{ low = 0.1, high = 10.0, number = 3 }", "{ low = 0.1 }", "have low, high and number"),
-        ("{ C = {", "{ Q = {", "a parameter of hinge must be one of .*got 'Q'"),
-        ('target = "label"', 'column = "label"', "a key of a data set must be .*got 'column'"),
-        ('drop = ["a"]', "drop = 3", "drop of the data set 'mine' must be a list of strings"),
-        ('"iris:versicolor-virginica"', '"mine"', "must have a name of its own, got 'mine'"),
-        ("[models]", "[tune]\nq = [1.0]\n[models]", "a parameter of tune must be one of"),
-    ],
-)
-def test_a_file_that_cannot_be_used(file, old, new, message):
-    assert old in FILE
-    file.write_text(FILE.replace(old, new))
-    with pytest.raises(sx.DataError, match=message):
-        read_study(file)
-
-
-def test_a_file_without_models_or_sets(file):
-    without = re.sub(r"(?ms)^datasets = \[$.*?^\]$", "", FILE), FILE.split("[models]")[0]
-    for name, text in zip(("datasets", "models"), without, strict=True):
-        file.write_text(text)
-        with pytest.raises(sx.DataError, match=f"{name} are missing; a study needs some"):
-            read_study(file)
-    with pytest.raises(sx.DataError, match=r"absent\.toml does not exist"):
-        read_study(file.parent / "absent.toml")
 
 
 @pytest.fixture(scope="module")
