@@ -21,6 +21,7 @@ from benchmarks.papers.result import (
     accuracy_noise,
     every_kth,
     exact_cells,
+    joined,
     mean_exact,
     mean_noise,
     over_splits,
@@ -259,7 +260,7 @@ def all_sets(run: Run, studied: Callable[[str, Dataset], Study]) -> tuple[tuple[
             left_out[name] = record.unavailable or " ".join(str(error).split())
     if not parts:
         raise DataError("no data set of the table is available: " + "; ".join(left_out.values()))
-    found = Study.concat(parts)
+    found = joined(parts)
     found.left_out |= left_out
     return names, found
 

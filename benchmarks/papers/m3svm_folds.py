@@ -33,6 +33,7 @@ from benchmarks.papers.result import (
     Run,
     every_kth,
     exact_cells,
+    joined,
     mean_noise,
     over_splits,
     words,
@@ -124,7 +125,7 @@ def _set(name: str, data: Dataset, repeats: int, every: int, run: Run) -> Study:
         for called, one in settings.items()
     }
     final = studied(name, data, chosen, {}, repeats, run, SPLIT)
-    found = Study.concat([final, tried])
+    found = joined([final, tried])
     found.datasets = final.datasets
     found.frame["params"] = found.frame["model"].map(settings)
     return found

@@ -25,7 +25,8 @@ from benchmarks.papers.psvm import (
     AsReleased,
     WithReleasedKernel,
     mcnemar_cells,
-    predictions_on_the_split,
+    parts_of,
+    predictions,
 )
 from benchmarks.papers.published import published
 from benchmarks.papers.result import Reproduction, Run, accuracy_noise, mean_exact, words
@@ -140,7 +141,7 @@ def _enter_pairs(rows: list[dict[str, Any]], found: Study, run: Run) -> None:
     for row in rows:
         task = frame[(frame["dataset"] == dataset) & (frame["model"] == row["method"])].iloc[0]
         models[row["method"]] = clone(FIXED[row["method"]]).set_params(**task["params"] or {})
-    y, labels = predictions_on_the_split(models, dataset, run.options.get("data_dir"))
+    y, labels = predictions(models, *parts_of(dataset, run.options.get("data_dir")))
     for row in rows:
         for name, psvm in (("best_psvm", "psvm"), ("best_psvm_released", "psvm, released")):
             row[f"{name}_against"], row[f"{name}_mcnemar"] = mcnemar_cells(

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from benchmarks.papers.trials import Trials
 from svmcvx import DataError
 from svmcvx.experiments import Study
 from svmcvx.experiments.reports import computer, versions
-from svmcvx.experiments.statistics import corrected_t, effect
+from svmcvx.experiments.statistics import corrected_t
 from svmcvx.experiments.tables import outward
 from svmcvx.system.files import atomic_write
 
@@ -219,6 +220,24 @@ def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
     return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
 
 
+def joined(studies: Sequence[Study]) -> Study:
+    """Return one study of the rows of studies with the same protocol."""
+    found = copy(studies[0])
+    lines: dict[str, list[str]] = {}
+    for name, line in (item for one in studies for item in one.model_lines.items()):
+        lines.setdefault(name, []).append(line)
+    found.models = tuple(lines)
+    found.model_lines = {name: "; ".join(dict.fromkeys(own)) for name, own in lines.items()}
+    for name in ("conventions", "grids", "left_out"):
+        merged = {k: value for one in studies for k, value in getattr(one, name).items()}
+        setattr(found, name, merged)
+    for name in ("datasets", "frame"):
+        setattr(found, name, pd.concat([getattr(one, name) for one in studies], ignore_index=True))
+    found.complete = all(one.complete for one in studies)
+    found.reused = sum(one.reused for one in studies)
+    return found
+
+
 def significant(value: float, digits: int = 3) -> float:
     """Return a number rounded to some significant digits, so that a small p-value is not 0."""
     return float(f"{value:.{digits}g}")
@@ -231,19 +250,17 @@ def over_splits(
     both = part.merge(other, on=["repeat", "fold"], suffixes=("", "_other"))
     difference = (both["accuracy"] - both["accuracy_other"]).to_numpy(dtype=np.float64)
     ratio = float((both["n_test"] / both["n_train"]).mean())
-    size = effect(difference, ratio)
-    sizes = {
-        "": size.mean,
-        "_low": size.low,
-        "_high": size.high,
-        "_median": size.median,
-        "_win": size.win,
-    }
+    found = corrected_t(difference, ratio)
+    sizes = {"": found.mean, "_low": found.low, "_high": found.high}
+    sizes |= dict.fromkeys(("_median", "_win"), math.nan)
+    if difference.size:
+        sizes["_median"] = float(np.median(difference))
+        sizes["_win"] = float((difference > 0).mean() + 0.5 * (difference == 0).mean())
     cells: dict[str, Any] = {
         f"_less_{name}{end}": round(value, 4) + 0.0 for end, value in sizes.items()
     }
     for said, (cell, overlapping) in tests.items():
-        p_value = corrected_t(difference, ratio if overlapping else 0.0)
+        p_value = corrected_t(difference, ratio if overlapping else 0.0).p
         cells |= {said: _outcome(difference, p_value), cell: significant(p_value)}
     return cells
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from svmcvx.experiments.selection import Selection as Selection
     from svmcvx.experiments.selection import select as select
     from svmcvx.experiments.specifications import parse_models as parse_models
-    from svmcvx.experiments.statistics import mcnemar as mcnemar
     from svmcvx.experiments.studies import study as study
 
 # Names by their modules, imported at first use: the command line reads the names of models without
@@ -33,7 +32,6 @@ _NAMES = {
     "results": "Study",
     "selection": "Selection select",
     "specifications": "parse_models",
-    "statistics": "mcnemar",
     "studies": "study",
 }
 _LAZY = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -305,8 +305,6 @@ def fit_row(
     scores: dict[str, Callable[[], float]] = {}
     if metrics:
         predicted = np.asarray(fitted.predict(part.X_test))
-        # As the hexadecimal digits of a bit a row.
-        row["right"] = np.packbits(predicted == part.y_test).tobytes().hex()
         notes.append(one_class_note(predicted, part.y_test))
         for name in metrics:
             scores[name] = partial(get_scorer(name), fitted, part.X_test, part.y_test)

@@ -54,15 +54,12 @@ SCORES: Final = (
 OVER_SETS: Final = (
     "Signed-rank test on the mean scores of the data sets (from six on; ranks of zeros are split);"
     " holm: adjusted for the number of pairs. median: of the differences, first less second, with"
-    " its interval at 95 % by order statistics; win: share of the data sets on which the first is"
-    " better, ties counted half."
+    " its interval at 95 % by order statistics."
 )
 ON_A_SET: Final = (
-    "Over the splits of each data set. The corrected test allows for training parts that overlap;"
-    " the plain t-test and the signed-rank test (from six splits on) do not, and find too much."
-    " low, high: the interval of the mean difference at 95 %; win counts ties half; detectable: the"
-    " smallest difference that the corrected test finds with a probability of 0.8; corrected_holm:"
-    " adjusted for the number of rows; mcnemar: on the rows of a single split."
+    "Over the splits of each data set, by the corrected resampled t-test, which allows for training"
+    " parts that overlap. low, high: the interval of the mean difference at 95 %; corrected_holm:"
+    " adjusted for the number of rows."
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from copy import copy
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,12 @@ LAST = (
 )
 # Columns of `Study.paired` and `Study.overall`.
 PAIRED = [
-    *("dataset", "first", "second", "splits", "difference", "low", "high", "median", "win"),
-    *("detectable", "t", "corrected_t", "corrected_holm", "wilcoxon", "mcnemar", "reason"),
+    *("dataset", "first", "second", "splits", "difference", "low", "high", "corrected_t"),
+    *("corrected_holm", "reason"),
 ]
 OVERALL = [
-    *("first", "second", "wins", "losses", "ties", "win", "median", "low", "high", "wilcoxon"),
-    *("holm", "reason"),
+    *("first", "second", "wins", "losses", "ties", "median", "low", "high", "wilcoxon", "holm"),
+    "reason",
 ]
 
 
@@ -99,26 +98,6 @@ class Study:
         self.frame = tables.CertifiedTable(
             [{name: row.get(name) for name in columns} for row in rows], columns=columns
         ).astype(dict.fromkeys(numbers, float))
-        self._right = pd.Series([row.get("right") for row in rows], dtype=object)
-
-    @staticmethod
-    def concat(studies: Sequence[Study]) -> Study:
-        """Return one study of the data sets of studies with the same protocol and models."""
-        found = copy(studies[0])
-        lines: dict[str, list[str]] = {}
-        for name, line in (item for one in studies for item in one.model_lines.items()):
-            lines.setdefault(name, []).append(line)
-        found.models = tuple(lines)
-        found.model_lines = {name: "; ".join(dict.fromkeys(own)) for name, own in lines.items()}
-        for name in ("conventions", "grids", "left_out"):
-            merged = {k: value for one in studies for k, value in getattr(one, name).items()}
-            setattr(found, name, merged)
-        for name in ("datasets", "frame", "_right"):
-            whole = pd.concat([getattr(one, name) for one in studies], ignore_index=True)
-            setattr(found, name, whole)
-        found.complete = all(one.complete for one in studies)
-        found.reused = sum(one.reused for one in studies)
-        return found
 
     def __repr__(self) -> str:
         state = "" if self.complete else ", not complete"
@@ -274,29 +253,13 @@ class Study:
             ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
             for first, second in combinations(self.models, 2):
                 difference = (scores[first] - scores[second]).dropna().to_numpy()
-                size = statistics.effect(difference, ratio)
+                found = statistics.corrected_t(difference, ratio)
                 row: Row = {"dataset": dataset, "first": first, "second": second}
-                row |= size._asdict() | {"splits": difference.size, "difference": size.mean}
-                row["t"] = statistics.corrected_t(difference, 0.0)
-                row["corrected_t"] = statistics.corrected_t(difference, ratio)
-                row["wilcoxon"] = statistics.wilcoxon(difference)
-                if name == "accuracy" and difference.size == 1:
-                    row["mcnemar"] = self._mcnemar(dataset, first, second)
-                rows.append(row)
+                row |= {"splits": difference.size, "difference": found.mean}
+                rows.append(row | {"corrected_t": found.p} | found._asdict())
         table = pd.DataFrame(rows, columns=PAIRED)
         table["corrected_holm"] = statistics.holm(table["corrected_t"])
         return table
-
-    def _mcnemar(self, dataset: str, first: str, second: str) -> float:
-        """Return the p-value of McNemar's test on the one split of a data set; NaN if unknown."""
-        part = self._right[self.frame["dataset"] == dataset].dropna()
-        names = self.frame["model"].reindex(part.index)
-        hits = [
-            np.unpackbits(np.frombuffer(bytes.fromhex(text), dtype=np.uint8))
-            for model in (first, second)
-            for text in part[names == model]
-        ]
-        return statistics.mcnemar(np.ones_like(hits[0]), *hits) if len(hits) == 2 else np.nan
 
     def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
         """Compare every pair of models over the data sets, by the signed-rank test of means."""
@@ -310,9 +273,9 @@ class Study:
             # Equal scores may have means that differ by rounding.
             difference = (mean[first] - mean[second]).dropna().to_numpy().round(12)
             row: Row = {"first": first, "second": second}
-            row |= statistics.effect(difference, 0.0)._asdict()
             for name, sign in (("wins", 1), ("losses", -1), ("ties", 0)):
                 row[name] = int((np.sign(difference) == sign).sum())
+            row["median"] = float(np.median(difference)) if difference.size else np.nan
             row["low"], row["high"] = statistics.median_interval(difference)
             row["wilcoxon"] = statistics.wilcoxon(difference)
             row["reason"] = "" if difference.any() else "all differences are zero"

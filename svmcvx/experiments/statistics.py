@@ -9,36 +9,44 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from svmcvx.arrays import Floats
-from svmcvx.errors import DataError
 
 # Fewer differences have no signed-rank test at the level 0.05: 2/2⁵ > 0.05.
 LEAST_RANKED = 6
-# Level of intervals and of the smallest detectable difference.
+# Level of tests and of their intervals.
 LEVEL = 0.05
 
 
-def _mean_and_scale(difference: Floats, ratio: float) -> tuple[float, float]:
-    """Return mean and standard error [Nadeau]; `ratio` is the number of test per training rows."""
-    m = difference.size
+class Difference(NamedTuple):
+    """Mean difference over splits, its interval and p-value, and why some of these are NaN."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    reason: str
+
+
+def corrected_t(difference: Any, ratio: float) -> Difference:
+    """Return the corrected resampled t-test [Nadeau]; `ratio` is the number of test rows per
+    training row, and 0 gives Student's test.
+    """
+    difference = np.asarray(difference, dtype=np.float64)
+    m, nan = difference.size, math.nan
+    mean = float(difference.mean()) if m else nan
     if m < 2:
-        return float(difference.mean()) if m else math.nan, math.nan
+        reason = "a single split" if m else "no split on which both have a score"
+        return Difference(mean, nan, nan, nan, reason)
     spread = float(difference.std(ddof=1))
     # The rounding error of equal differences is not a variance.
-    equal = spread <= 1e-14 * float(np.abs(difference).max())
-    return float(difference.mean()), 0.0 if equal else spread * math.sqrt(1.0 / m + ratio)
-
-
-def corrected_t(difference: Any, ratio: float) -> float:
-    """Return the p-value of the corrected resampled t-test [Nadeau]; a ratio of 0 is Student's."""
-    difference = np.asarray(difference, dtype=np.float64)
-    mean, scale = _mean_and_scale(difference, ratio)
-    if not scale > 0.0:
-        return math.nan
-    return float(2.0 * stats.t.sf(abs(mean) / scale, difference.size - 1))
+    if spread <= 1e-14 * float(np.abs(difference).max()):
+        return Difference(mean, nan, nan, nan, "equal differences have no variance")
+    scale = spread * math.sqrt(1.0 / m + ratio)
+    half = float(stats.t.ppf(1.0 - LEVEL / 2, m - 1)) * scale
+    p = float(2.0 * stats.t.sf(abs(mean) / scale, m - 1))
+    return Difference(mean, mean - half, mean + half, p, "")
 
 
 def wilcoxon(difference: Any) -> float:
@@ -47,81 +55,6 @@ def wilcoxon(difference: Any) -> float:
     if difference.size < LEAST_RANKED or not difference.any():
         return math.nan
     return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
-
-
-def right_alone(y: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> tuple[int, int]:
-    """Return the numbers of rows on which only the first classifier is right, and the second."""
-    return int(((first == y) & (second != y)).sum()), int(((first != y) & (second == y)).sum())
-
-
-def mcnemar(y: Any, first: Any, second: Any) -> float:
-    """Return the p-value of McNemar's exact test that two classifiers err equally often on one test
-    part, two-sided.
-
-    It counts the observations on which exactly one of them is right; under the hypothesis each side
-    is as probable.
-
-    Parameters
-    ----------
-    y, first, second : array-like of shape (m,)
-        Labels and the two predictions.
-
-    Returns
-    -------
-    float
-        NaN if the two are right on the same observations.
-
-    Raises
-    ------
-    DataError
-        If the three have not the same length.
-
-    Examples
-    --------
-    >>> from svmcvx.experiments import mcnemar
-    >>> mcnemar([1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [0, 0, 0, 0, 1])
-    0.375
-    """
-    y, first, second = (np.asarray(part).ravel() for part in (y, first, second))
-    if not y.size == first.size == second.size:
-        raise DataError(
-            f"y and both predictions need one length, got {y.size}, {first.size} and {second.size}"
-        )
-    better, worse = right_alone(y, first, second)
-    if better + worse == 0:
-        return math.nan
-    return float(stats.binomtest(better, better + worse, 0.5).pvalue)
-
-
-class Effect(NamedTuple):
-    """Mean and median difference, interval of the mean, share of wins (ties count half), smallest
-    difference that the corrected test finds with a probability of 0.8, and why some are NaN.
-    """
-
-    mean: float
-    median: float
-    low: float
-    high: float
-    win: float
-    detectable: float
-    reason: str
-
-
-def effect(difference: Any, ratio: float) -> Effect:
-    """Return the sizes of paired differences."""
-    difference = np.asarray(difference, dtype=np.float64)
-    m, nan = difference.size, math.nan
-    if m == 0:
-        return Effect(nan, nan, nan, nan, nan, nan, "no split on which both have a score")
-    mean, scale = _mean_and_scale(difference, ratio)
-    median = float(np.median(difference))
-    win = float((difference > 0).mean() + 0.5 * (difference == 0).mean())
-    if not scale > 0.0:
-        reason = "a single split" if m < 2 else "equal differences have no variance"
-        return Effect(mean, median, math.nan, math.nan, win, math.nan, reason)
-    quantile, power = (float(stats.t.ppf(share, m - 1)) for share in (1.0 - LEVEL / 2, 0.8))
-    half = quantile * scale
-    return Effect(mean, median, mean - half, mean + half, win, half + power * scale, "")
 
 
 def median_interval(difference: Any) -> tuple[float, float]:

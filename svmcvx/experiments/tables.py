@@ -22,7 +22,7 @@ DECIMALS: Final = 4
 ONE_CLASS_MARK: Final = "†"
 # Scores with two ends of an interval, which are shown in one column.
 EXACT: Final = (*INTERVALS, "mean_test_score")
-P_VALUES: Final = ("t", "corrected_t", "corrected_holm", "wilcoxon", "holm", "mcnemar")
+P_VALUES: Final = ("corrected_t", "corrected_holm", "wilcoxon", "holm")
 # Columns of a comparison in a document, and headings that are not their names.
 COMPARED: Final = ("model", "upper", "gap", "exact_accuracy", "n_support", "seconds")
 HEADINGS: Final = {"upper": "objective", "lower": "lower bound", "n_support": "support vectors"}

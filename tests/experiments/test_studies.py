@@ -24,7 +24,7 @@ from sklearn.svm import SVC
 
 import svmcvx as sx
 from svmcvx.datasets import Dataset
-from svmcvx.experiments import Split, Study, mcnemar
+from svmcvx.experiments import Split
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.tables import escaped
 from svmcvx.system import clock
@@ -115,7 +115,6 @@ def test_tests_are_those_of_scipy(study):
         first, second = pair
         assert row["difference"] == pytest.approx((first - second).mean())
         if np.ptp(first - second) > 0:
-            assert row["t"] == pytest.approx(stats.ttest_rel(first, second).pvalue)
             t = (first - second).mean() / ((first - second).std(ddof=1) * np.sqrt(1 / 3 + 15 / 35))
             assert row["corrected_t"] == pytest.approx(2 * stats.t.sf(abs(t), 2))
     means, overall = study.mean(), study.overall().set_index(["first", "second"])
@@ -130,26 +129,7 @@ def test_tests_are_those_of_scipy(study):
     with pytest.raises(sx.DataError, match="metric must be one of 'accuracy', 'balanced_accuracy'"):
         study.mean("f1")
     paired = study.paired()
-    assert paired["wilcoxon"].isna().all(), "three splits"
     assert (paired["reason"].ne("") == paired["corrected_t"].isna()).all()
-
-
-def test_a_single_split_has_mcnemars_test(study):
-    models = {"hinge": MODELS["hinge"], "nearest": KNeighborsClassifier(1)}
-    found = sx.study(models, SETS, repeats=1, metrics=["accuracy", "balanced_accuracy"])
-    paired = found.paired()
-    for row in paired.to_dict("records"):
-        X, y = SETS[row["dataset"]]
-        ((train, test),) = Split(0.3).parts(y, 0)
-        labels = [
-            make_pipeline(StandardScaler(), clone(model)).fit(X[train], y[train]).predict(X[test])
-            for model in models.values()
-        ]
-        np.testing.assert_equal(row["mcnemar"], mcnemar(y[test], *labels))
-    assert paired["mcnemar"].notna().any()
-    assert found.paired("balanced_accuracy")["mcnemar"].isna().all(), "its rows do not count alike"
-    assert Study.concat([found]).paired()["mcnemar"].equals(paired["mcnemar"])
-    assert study.paired()["mcnemar"].isna().all(), "three splits"
 
 
 def test_the_best_and_what_is_not_told_from_it(study):
