@@ -56,7 +56,6 @@ def parser() -> argparse.ArgumentParser:
     add("--data-dir", type=Path, metavar="FOLDER", help="folder of .npz data sets; SVMCVX_DATA")
     add("--time-limit", type=float, metavar="SECONDS", help="seconds for everything")
     add("--n-jobs", type=int, help="fits at a time; -1 for all cores")
-    add("--backend", help="address of a Dask scheduler, or loky, threading")
     add("--store", type=Path, metavar="FILE", help=".sqlite file; the same command goes on with it")
     add("--json", type=Path, metavar="FILE", help="everything that is known; - for the output")
     add("--csv", type=Path, metavar="FILE", help="the table with all columns")
@@ -106,7 +105,6 @@ def _reproduce(given: argparse.Namespace) -> int:
             sets=given.sets,
             data_dir=given.data_dir,
             store=given.store,
-            backend=given.backend,
             n_jobs=given.n_jobs,
             progress=not given.quiet,
             time_limit=given.time_limit,

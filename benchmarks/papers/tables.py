@@ -91,7 +91,6 @@ def reproduce(
     sets: Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
-    backend: str | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
     time_limit: float | None = None,
@@ -109,7 +108,6 @@ def reproduce(
     options = {
         "data_dir": data_dir,
         "store": None if store is None else Path(store),
-        "backend": backend,
         "n_jobs": n_jobs,
         "progress": progress,
         "time_limit": time_limit,

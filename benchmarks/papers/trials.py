@@ -186,7 +186,7 @@ def trials(
         for cell, count in zip(cells, counts, strict=True)
         if repeat < count
     ]
-    how: Any = {"backend": options["backend"], "n_jobs": options["n_jobs"], "again": True}
+    how: Any = {"n_jobs": options["n_jobs"], "again": True}
     how["usable"] = lambda row: row["status"] != FAILED
     with time_limited(check_time_limit(options["time_limit"])):
         found, reused, complete = collected(

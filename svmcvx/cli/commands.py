@@ -78,10 +78,7 @@ def models_of(given: Given, text: str, *, single: str = "") -> list[tuple[str, A
     "compare",
     (*DATA_SET, *MODEL, *STRICT, *OUTPUT),
     LOAD
-    | {
-        COMPARE: "split seed cv scale missing metrics tol store proofs guarantee backend n_jobs"
-        " time_limit"
-    },
+    | {COMPARE: "split seed cv scale missing metrics tol store proofs guarantee n_jobs time_limit"},
 )
 def compare(
     given: Given,
@@ -119,7 +116,7 @@ def compare(
         metrics=[word.strip() for word in given.metrics.split(",") if word.strip()],
         return_estimator=plot is not None,
         progress=not given.quiet,
-        **given.of("split seed cv scale missing tol store proofs guarantee backend n_jobs"),
+        **given.of("split seed cv scale missing tol store proofs guarantee n_jobs"),
         time_limit=given.time_limit,
     )
     late = given.time_limit is not None and clock.now() - began >= given.time_limit
@@ -175,8 +172,7 @@ def _draw(path: Path, found: Any, data: Dataset) -> None:
     LOAD
     | {
         COMPARE: "scale missing",
-        "experiments.selection:select": "cv seed scoring tol guarantee store time_limit backend"
-        " n_jobs",
+        "experiments.selection:select": "cv seed scoring tol guarantee store time_limit n_jobs",
     },
 )
 def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> int:
@@ -211,7 +207,7 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
         data.X,
         data.y,
         progress=not given.quiet,
-        **given.of("cv scoring tol guarantee backend n_jobs store seed time_limit"),
+        **given.of("cv scoring tol guarantee n_jobs store seed time_limit"),
     )
     late = given.time_limit is not None and clock.now() - began >= given.time_limit
 

@@ -21,7 +21,7 @@ from svmcvx import catalogue
 # Headings of the help, by the names of options; all others are about models.
 PANELS = {
     "Data": "target drop keep n_features data_dir missing scale split seed cv test",
-    "Limits and workers": "store time_limit backend n_jobs",
+    "Limits and workers": "store time_limit n_jobs",
     "Output": "proofs plot json csv latex html quiet",
 }
 # Types as text, where the annotation of a function is Any or a container.

@@ -405,7 +405,6 @@ def compare(
     proofs: str | os.PathLike[str] | None = None,
     guarantee: bool = False,
     return_estimator: bool = False,
-    backend: str | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
     time_limit: float | None = None,
@@ -455,10 +454,8 @@ def compare(
         default.
     return_estimator : bool
         Keep the fitted estimators in the result; rows found in the store are computed again.
-    backend : str, optional
-        As for :func:`svmcvx.select`.
     n_jobs : int, optional
-        Models at a time; 1 by default, all workers with Dask.
+        Models at a time, in the backend of ``joblib.parallel_config``; 1 by default.
     progress : bool
         Show a bar, or a line a minute where there is no terminal (extra ``cli``).
     time_limit : float, optional
@@ -512,7 +509,7 @@ def compare(
         for name, model in named
     ]
     again = return_estimator or proofs is not None
-    how = {"backend": backend, "n_jobs": n_jobs, "again": again, "usable": lambda row: not again}
+    how = {"n_jobs": n_jobs, "again": again, "usable": lambda row: not again}
     with time_limited(limit) as deadline:
         found, reused, complete = collected(tasks, store, "models", progress, partial=True, **how)
         late = deadline.remaining == 0

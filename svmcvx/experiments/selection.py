@@ -253,7 +253,6 @@ def select(
     refit: bool = True,
     tol: float = TOL,
     guarantee: bool = False,
-    backend: str | None = None,
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -296,13 +295,9 @@ def select(
         (:func:`svmcvx.guarantee`), and which settings may be the best. It may take ten times as
         long as the fits, so that it is off by default. For `scoring` None, ``"accuracy"``,
         ``"balanced_accuracy"`` or ``"roc_auc"``.
-    backend : str, optional
-        One of joblib's, such as ``"loky"`` (processes) or ``"threading"``; ``"dask"`` (the current
-        client), or the address of a Dask scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra
-        ``dask``); by default that of ``joblib.parallel_config``.
     n_jobs : int, optional
-        Paths solved at a time, one path on one fold being one task; 1 by default, all workers with
-        Dask.
+        Paths solved at a time, one path on one fold being one task, in the backend of
+        ``joblib.parallel_config``; 1 by default.
     store : path-like, optional
         A file for finished fits (SQLite; made if it is not there), which comparisons and studies
         may share. Each is written as soon as it is finished; a later call with the same data, grid
@@ -378,8 +373,7 @@ def select(
         for path in paths_of(estimator, candidates)
     ]
     with time_limited(check_time_limit(time_limit)):
-        how: Any = {"backend": backend, "n_jobs": n_jobs}
-        found, reused, complete = collected(work, store, "fits", progress, **how)
+        found, reused, complete = collected(work, store, "fits", progress, n_jobs=n_jobs)
         rows = {
             (position, task.fold): found[key]
             for task in work

@@ -28,10 +28,10 @@ import joblib
 import psutil
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
-from joblib.parallel import get_active_backend
+from joblib.parallel import LokyBackend, SequentialBackend, ThreadingBackend, get_active_backend
 
 import svmcvx
-from svmcvx.errors import DataError, DataTypeError, SvmcvxError, optional
+from svmcvx.errors import DataError, SvmcvxError, optional
 from svmcvx.system.deadline import current, epoch_end
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ Row: TypeAlias = dict[str, Any]
 FAILED: Final = "failed"
 # Number of the form of rows, a part of every key: rows of another form are computed again.
 FORM: Final = 5
+# Backends of joblib whose workers are on this machine.
+LOCAL: Final = (LokyBackend, SequentialBackend, ThreadingBackend)
 # "SVMC": the application number of our SQLite files.
 APPLICATION: Final = 0x53564D43
 # Seconds that a writer waits for others, and seconds between lines of progress.
@@ -216,46 +218,18 @@ def progress_bar(wanted: bool, what: str, total: int) -> Iterator[Callable[[], N
 # Workers
 
 
-def is_dask(backend: str | None) -> bool:
-    """Whether a backend is a Dask cluster, whose workers may be on other machines."""
-    return isinstance(backend, str) and (backend == "dask" or ":" in backend)
-
-
-@contextmanager
-def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
-    """Yield the runner of parallel work; None for sequential work in this process."""
-    if backend is not None and not isinstance(backend, str):
-        raise DataTypeError(f"backend must be a string or None, got {type(backend).__name__}")
-    if not is_dask(backend):
-        try:
-            count = joblib.effective_n_jobs(n_jobs)
-            with joblib.parallel_config(backend) if backend else joblib.parallel_config():
-                found = get_active_backend()[0]
-        except ValueError as error:
-            if n_jobs == 0:
-                raise DataError("n_jobs must not be 0, got 0; pass -1 for all cores") from None
-            raise DataError(
-                "backend must be one of joblib's, such as 'loky' or 'threading', 'dask', or an"
-                f" address such as 'tcp://10.0.0.1:8786', got {backend!r} ({error})"
-            ) from None
-        order = "generator_unordered" if found.supports_return_generator else "list"
-        how: Any = {"backend": backend, "return_as": order, "batch_size": 1}
-        yield None if count == 1 else joblib.Parallel(n_jobs, **how)
-        return
-    distributed = optional("distributed", "dask")
+def workers(n_jobs: int | None) -> tuple[joblib.Parallel | None, bool]:
+    """Return the runner of joblib's active backend, None for sequential work in this process, and
+    whether its workers are on this machine.
+    """
     try:
-        client = None if backend == "dask" else distributed.Client(backend)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"no Dask scheduler answers at {backend} ({error}); check the address"
-        ) from None
-    try:
-        with joblib.parallel_config("dask", wait_for_workers_timeout=120.0):
-            how = {"return_as": "generator_unordered", "batch_size": 1}
-            yield joblib.Parallel(-1 if n_jobs is None else n_jobs, **how)
-    finally:
-        if client is not None:
-            client.close()
+        count = joblib.effective_n_jobs(n_jobs)
+    except ValueError:
+        raise DataError("n_jobs must not be 0, got 0; pass -1 for all cores") from None
+    backend = get_active_backend()[0]
+    order = "generator_unordered" if backend.supports_return_generator else "list"
+    parallel = joblib.Parallel(n_jobs, return_as=order, batch_size=1)
+    return None if count == 1 else parallel, isinstance(backend, LOCAL)
 
 
 @cache
@@ -302,7 +276,6 @@ def finished(
     tasks: Sequence[T],
     path: str | os.PathLike[str] | None,
     *,
-    backend: str | None = None,
     n_jobs: int | None = None,
     usable: Callable[[Row], bool] = lambda row: True,
     again: bool = False,
@@ -318,15 +291,15 @@ def finished(
             yield from ((task, key, known[key], True) for key in task.keys if key in known)
             if missing := [key for key in task.keys if key not in known]:
                 left.append((task, missing))
+        parallel, here = workers(n_jobs)
         # Workers on other machines have no such file.
-        file = None if store is None or again or is_dask(backend) else store.path
-        with workers(backend, n_jobs) as parallel:
-            rows = _in_turn(left, file) if parallel is None else _by_workers(left, file, parallel)
-            for task, key, row in rows:
-                if store is not None and not row.get("_unfinished"):
-                    store.add(key, row, again=again)
-                log.info("%s: %s %s", task, row["status"], row["note"] or "")
-                yield task, key, row, False
+        file = store.path if store is not None and here and not again else None
+        rows = _in_turn(left, file) if parallel is None else _by_workers(left, file, parallel)
+        for task, key, row in rows:
+            if store is not None and not row.get("_unfinished"):
+                store.add(key, row, again=again)
+            log.info("%s: %s %s", task, row["status"], row["note"] or "")
+            yield task, key, row, False
 
 
 def collected(

@@ -62,7 +62,6 @@ def study(
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
-    backend: str | None = None,
     n_jobs: int | None = None,
     retry_failed: bool = False,
     progress: bool = False,
@@ -122,10 +121,8 @@ def study(
     proofs : path-like, optional
         Folder that gets, for each final fit, the training data and a proof that
         :func:`svmcvx.verify` checks. Finished tasks without one are run again.
-    backend : str, optional
-        As for :func:`svmcvx.select`. With Dask the calling process alone writes the store.
     n_jobs : int, optional
-        Tasks at a time; 1 by default, all workers with Dask.
+        Tasks at a time, in the backend of ``joblib.parallel_config``; 1 by default.
     retry_failed : bool
         Do tasks again that are in the store as failed.
     progress : bool
@@ -178,7 +175,7 @@ def study(
             return True
         return bool(row["proof"]) and (folder / row["proof"]).is_dir()
 
-    how = {"backend": backend, "n_jobs": n_jobs, "usable": usable}
+    how = {"n_jobs": n_jobs, "usable": usable}
     how["again"] = retry_failed or folder is not None
     with time_limited(limit):
         found, reused, complete = collected(tasks, store, "tasks", progress, **how)

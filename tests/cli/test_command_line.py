@@ -71,7 +71,6 @@ print("codes", codes, "loaded", sorted(heavy & set(sys.modules)))
         ("compare moons --kernel gauss", "'gauss' is not one of 'none', 'linear'"),
         ("compare moons --C -1", "--C must be a finite number in (0, inf)"),
         ("compare moons --gamma x", "--gamma must be"),
-        ("compare moons --backend x", "--backend must be one of joblib's"),
         ("compare moons --time-limit -1", "--time-limit must be"),
         ("compare moons --json - --csv -", "only one of --json, --csv and --latex"),
         ("compare moons --plot no/such/folder/p.png", "cannot be written"),

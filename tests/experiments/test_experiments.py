@@ -1,6 +1,7 @@
 import math
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -135,7 +136,8 @@ def test_pipelines_see_the_table_as_it_is():
         "bare": sx.PSVMClassifier(),
     }
     before = frame.copy()
-    table = sx.compare(models, frame, y, n_jobs=2, backend="threading").set_index("model")
+    with joblib.parallel_config("threading"):
+        table = sx.compare(models, frame, y, n_jobs=2).set_index("model")
     pd.testing.assert_frame_equal(frame, before)
     X_train, X_test, y_train, y_test = train_test_split(
         frame, y, test_size=0.3, random_state=0, stratify=y

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -289,7 +290,6 @@ def test_models_that_predict_one_class_are_counted():
         ({"metrics": "speed"}, "metrics must hold names of scores"),
         ({"scale_by": "test"}, "scale_by must be one of"),
         ({"seed": -1}, "seed must be"),
-        ({"backend": "ray"}, "backend must be"),
         ({"n_jobs": 0}, "n_jobs must not be 0"),
         ({"time_limit": -1}, "time_limit must be"),
     ],
@@ -477,29 +477,26 @@ def test_a_time_limit_drops_what_it_cuts_short(tmp_path):
 @pytest.mark.skipif(
     find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'"
 )
-def test_a_dask_scheduler_by_its_address(tmp_path):
-    import dask
-    from distributed import LocalCluster
+def test_the_workers_of_a_dask_cluster(tmp_path):
+    from distributed import Client, LocalCluster
 
     models = {"hinge": MODELS["hinge"], "ridge": RidgeClassifier()}
     # A worker in this process, which need not import everything.
-    with LocalCluster(
-        n_workers=1,
-        processes=False,
-        protocol="tcp",
-        dashboard_address=":0",
-        local_directory=str(tmp_path / "dask"),
-        memory_limit=0,
-    ) as cluster:
-        address = cluster.scheduler_address
-        found = sx.study(models, SETS, repeats=2, backend=address, store=tmp_path / "s.sqlite")
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=2,
+            processes=False,
+            dashboard_address=":0",
+            local_directory=str(tmp_path / "dask"),
+            memory_limit=0,
+        ) as cluster,
+        Client(cluster),
+        joblib.parallel_config("dask"),
+    ):
+        found = sx.study(models, SETS, repeats=2, store=tmp_path / "s.sqlite")
     same(found, sx.study(models, SETS, repeats=2))
     assert len(Store(tmp_path / "s.sqlite")) == 12
-    with (
-        dask.config.set({"distributed.comm.timeouts.connect": "0.2s"}),
-        pytest.raises(sx.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
-    ):
-        sx.study(models, SETS, repeats=1, backend="tcp://127.0.0.1:9")
 
 
 # Files
