@@ -211,9 +211,13 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
             f"{name} must hold one number per observation: expected shape ({n},), got"
             f" {weights.shape}"
         )
-    if not np.isfinite(weights).all() or (weights < 0).any():
+    with np.errstate(over="ignore"):
+        whole = float(weights.sum())
+    # Products and sums of weights are finite.
+    if not whole < 2.0**1000 or (weights < 0).any():
         raise DataError(
-            f"{name} must be finite and non-negative; the smallest value is {weights.min()}"
+            f"{name} must be finite and non-negative, with a sum below 2^1000; the values are from"
+            f" {weights.min()} to {weights.max()}"
         )
     return weights
 

@@ -260,7 +260,7 @@ class _Tree:
         if self.free:
             # A point with no row of a class with u ≥ 1, or u > −1, drops the class.
             sums = [math.fsum(self.weight[self.signs == sign].tolist()) for sign in (-1.0, 1.0)]
-            least = min(least, self.price * self.unit * min(sums) * (1 - 8 * U))
+            least = min(least, _down(self.price * self.unit) * min(sums) * (1 - 8 * U))
         # Each node with the state that it begins with, the row and the decision that lead to it.
         stack: list[tuple[_Node, int, int, int]] = [(self._root(), -1, FREE, 0)]
         deepest = STACK // (10 * self.m) + 64

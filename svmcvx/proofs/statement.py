@@ -244,8 +244,14 @@ class Statement:
         optional = {f"{name.rstrip('?')}?": N for name in FORMULATIONS[self.formulation].own}
         shapes = {name: values.shape for name, values in self.arrays.items()}
         _require_layout(self, "statement", [optional], shapes, {"n": self.rows})
-        if self.weight is not None and not self.weight.any():
-            raise DataError("some weight of a proof must be positive")
+        if self.weight is not None:
+            with np.errstate(over="ignore"):
+                whole = float(self.weight.sum())
+            # Sums of weights are finite everywhere in the checker.
+            if not 0.0 < whole < 2.0**1000:
+                raise DataError(
+                    f"the weights of a proof must have a sum above 0 and below 2^1000, not {whole}"
+                )
 
     @property
     def arrays(self) -> dict[str, Floats]:

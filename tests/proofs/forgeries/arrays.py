@@ -70,7 +70,7 @@ FORGERIES = [
     ("a support of doubles", "psvm rbf", of_doubles, "dtype"),
     ("negative weights", "psvm weights", put("statement.weight", 3, -1.0), "not be negative"),
     ("weights that are no numbers", "psvm weights", put("statement.weight", 3, np.nan), "finite"),
-    ("weights of zero alone", "psvm weights", put("statement.weight", ..., 0.0), "some weight"),
+    ("weights of zero alone", "psvm weights", put("statement.weight", ..., 0.0), "sum above 0"),
     ("multipliers that are no numbers", "psvm", put("dual.alpha", 5, np.nan), "finite"),
     ("an infinite intercept", "psvm", arrays(model__intercept=np.inf), "finite"),
     ("a row that there is not", "psvm rbf", put("model.support", 0, 1000), "rows of the data"),

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+import svmcvx as sx
+
 from .corpus import arrays, numbers, put, said
 
 
@@ -19,6 +21,23 @@ def higher(file):
     file.arrays["tree.below"] = 1.02 * file.arrays["tree.below"]
 
 
+def rescaled(size):
+    """Take the cells, none of them cut, for weights of this size."""
+
+    def change(file):
+        weight = np.where(np.arange(file.y.size) % 2, 1.0, 0.7)
+        price = file.statement["hyperparameters"]["C"]
+        file.arrays |= {"model.coef": np.zeros(2), "statement.weight": weight * size}
+        file.arrays["tree.cut"] = np.full(4, 255, dtype=np.uint8)
+        for name in ("support_count", "support_row", "support_alpha"):
+            file.arrays[f"tree.{name}"] = file.arrays[f"tree.{name}"][:0]
+        numbers(C=price / size)(file)
+        file.claim.update(upper=None)
+        return float(sx.fast.l0(file.X, file.y, C=price, sample_weight=weight).certificate.upper)
+
+    return change
+
+
 def kernel_machine(file):
     """Cells of a kernel."""
     said("statement.kernel", {"name": "rbf", "gamma": 0.5})(file)
@@ -31,6 +50,8 @@ def kernel_machine(file):
 FORGERIES = [
     ("cells below a higher value", "cells", higher, "no better point"),
     ("cells below no value", "cells", arrays(tree__below=0.0), "value that the cells are about"),
+    ("weights whose sum overflows", "cells", rescaled(1.7e308), "sum above 0 and below 2.1000"),
+    ("a price that overflows", "cells", rescaled(3e-308), "keep no row of a class"),
     ("a cell less", "cells", cut(lambda cuts: cuts[:-1]), "ends before its last cell"),
     ("a cell more", "cells", cut(lambda cuts: np.append(cuts, 255)), "cells behind its last one"),
     (
