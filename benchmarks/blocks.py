@@ -3,16 +3,15 @@ other libraries.
 
     python benchmarks/blocks.py [--rows 10000000] [--columns 100] [--workers 2] [--memory 1.5GiB]
     [--folder DIR] [--kill]
-                                [--parts disk,sparse,memory,peers] [--only TEXT] [--csv FILE]
+                                [--parts disk,memory,peers] [--only TEXT] [--csv FILE]
 
-**disk**: pSVM (p = 2, p = 1), ODM and the conic relaxation (30 columns) on float32 rows in .npy
-files, on a cluster of processes with a memory limit each. The measure is the time of one bare pass:
-read every block and multiply it with a vector, by the same cluster. With --kill one worker is
-killed in the middle of each run, and the answer is held against that of the undisturbed one.
-**sparse**: LIBSVM text in blocks against the same data in memory plus one parse. **memory**: data
-in memory against the same data in blocks. **peers**: objective and seconds beside dask-ml's
-LogisticRegression-like solver for the squared hinge's nearest relative, and scikit-learn's
-SGDClassifier.partial_fit on the hinge.
+**disk**: pSVM (p = 2, p = 1) and ODM on float32 rows in .npy files, on a cluster of processes with
+a memory limit each. The measure is the time of one bare pass: read every block and multiply it with
+a vector, by the same cluster. With --kill one worker is killed in the middle of each run, and the
+answer is held against that of the undisturbed one.
+**memory**: data in memory against the same data in blocks. **peers**: objective and seconds beside
+dask-ml's LogisticRegression-like solver for the squared hinge's nearest relative, and
+scikit-learn's SGDClassifier.partial_fit on the hinge.
 """
 
 import logging
@@ -28,15 +27,12 @@ import pandas as pd
 import psutil
 from command import parser_of
 from distributed import Client, LocalCluster
-from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.linear_model import SGDClassifier
 
 import svmcvx as sx
 from svmcvx.feature_space.blocks import block_space, spaces
 from svmcvx.row_blocks import reads_rows
 
-# Columns of the data for the conic loss.
-NARROW = 30
 # Rows of one generated file.
 FILE_ROWS = 1_000_000
 
@@ -119,10 +115,7 @@ def bare_pass(blocks, pids):
 
 def from_disk(options):
     """Solve on a cluster of processes with little memory."""
-    wide, narrow = (
-        sx.RowBlocks.from_npy(*generated(options.folder, options.rows, columns))
-        for columns in (options.columns, NARROW)
-    )
+    wide = sx.RowBlocks.from_npy(*generated(options.folder, options.rows, options.columns))
     n = options.rows
     calls = {
         "psvm p=2": (
@@ -136,10 +129,6 @@ def from_disk(options):
         "psvm p=1": (
             1e-3,
             lambda **more: sx.fast.psvm(wide, wide.y, C=100.0 / n, p=1.0, tol=1e-3, **more),
-        ),
-        "conic": (
-            1e-4,
-            lambda **more: sx.fast.conic(narrow, narrow.y, lam=100.0 / n, tol=1e-4, **more),
         ),
     }
     found = []
@@ -161,19 +150,11 @@ def from_disk(options):
                 if getattr(nanny, "process", None)
             ]
 
-        bare = {}
+        bare = bare_pass(wide, pids)
+        print(f"one bare pass: {bare[0]:.2f} s, {bare[1]:.2f} s of computing", flush=True)
         for name, (tol, call) in calls.items():
             if options.only not in name:
                 continue
-            columns = NARROW if name == "conic" else options.columns
-            if columns not in bare:
-                bare[columns] = bare_pass(narrow if name == "conic" else wide, pids)
-                clock, computing = bare[columns]
-                print(
-                    f"one bare pass of {columns} columns: {clock:.2f} s, {computing:.2f} s of"
-                    " computing",
-                    flush=True,
-                )
             with Memory(pids) as memory:
                 started, used = time.perf_counter(), processor_seconds(pids)
                 solution = call()
@@ -185,9 +166,9 @@ def from_disk(options):
                 "gap": solution.certificate.gap,
                 "seconds": seconds,
                 "passes": passes,
-                "times a bare pass each": seconds / (passes * bare[columns][0]),
+                "times a bare pass each": seconds / (passes * bare[0]),
                 "computing, s": computing,
-                "computing, times a bare pass each": computing / (passes * bare[columns][1]),
+                "computing, times a bare pass each": computing / (passes * bare[1]),
                 "largest worker, GiB": memory.largest / 2**30,
             }
             print(row, flush=True)
@@ -214,64 +195,6 @@ def killed(call, client, quiet):
     one, other = quiet.certificate, solution.certificate
     same = max(abs(one.upper - other.upper), abs(one.lower - other.lower)) <= 1e-9 * abs(one.upper)
     return {"killed, seconds": seconds, "same interval": same}
-
-
-def from_text(options):
-    """LIBSVM text in blocks against the data in memory."""
-    n, d, filled = options.text_rows, 100_000, 50
-    path = options.folder / f"sparse-{n}.txt"
-    if not path.exists():
-        write_text(path, n, d, filled)
-    started, used = time.perf_counter(), time.process_time()
-    X, y = load_svmlight_file(str(path), n_features=d)
-    parse, parsed = time.perf_counter() - started, time.process_time() - used
-    started, used = time.perf_counter(), time.process_time()
-    whole = sx.fast.psvm(X, y, C=1.0, p=2.0, tol=1e-4)
-    in_memory, computed = time.perf_counter() - started, time.process_time() - used
-    with tempfile.TemporaryDirectory(dir=options.folder) as cache:
-        blocks = sx.RowBlocks.from_libsvm(path, n_features=d, cache=cache)
-        started, used = time.perf_counter(), time.process_time()
-        found = sx.fast.psvm(blocks, blocks.y, C=1.0, p=2.0, tol=1e-4)
-        in_blocks, blocked = time.perf_counter() - started, time.process_time() - used
-    row = {
-        "work": f"sparse {n} x {d}, p=2",
-        "gap": found.certificate.gap,
-        "gap in memory": whole.certificate.gap,
-        "parse": parse,
-        "in memory": in_memory,
-        "in blocks": in_blocks,
-        "ratio": in_blocks / (2.0 * in_memory + parse),
-        "computing": (parsed, computed, blocked),
-        "ratio of computing": blocked / (2.0 * computed + parsed),
-        "passes": int(found.certificate.residuals["row_passes"]),
-    }
-    print(row, flush=True)
-    return [row]
-
-
-def write_text(path, n, d, filled):
-    """Write sparse rows with `filled` entries each."""
-    import scipy.sparse as sp
-
-    w = np.random.default_rng(99).standard_normal(d)
-    partial = path.with_suffix(".part")
-    with open(partial, "wb") as stream:
-        for part, first in enumerate(range(0, n, 50_000)):
-            m = min(50_000, n - first)
-            rng = np.random.default_rng(part)
-            columns = np.sort(rng.integers(0, d, (m, filled), dtype=np.int32), axis=1)
-            X = sp.csr_array(
-                (
-                    np.round(rng.random(m * filled), 4),
-                    columns.ravel(),
-                    np.arange(0, m * filled + 1, filled, dtype=np.int32),
-                ),
-                shape=(m, d),
-            )
-            X.sum_duplicates()
-            y = np.where(X @ w + 0.5 * rng.standard_normal(m) > 0, 1, -1)
-            dump_svmlight_file(X, y, stream, zero_based=False)
-    os.replace(partial, path)
 
 
 def against_memory(options):
@@ -387,12 +310,11 @@ def main():
         __doc__,
         rows=10_000_000,
         columns=100,
-        text_rows=1_000_000,
         workers=2,
         memory="1.5GiB",
         folder=Path(tempfile.gettempdir()) / "svmcvx-blocks",
         kill=False,
-        parts="disk,sparse,memory,peers",
+        parts="disk,memory,peers",
     )
     parser.add_argument(
         "--only", default="", help="Of the part disk, the works whose name holds this text."
@@ -404,13 +326,7 @@ def main():
     for p in (1.0, 2.0):
         sx.fast.psvm(warm, warm[:, 0] > 0, C=1.0, p=p)
     sx.fast.odm(warm, warm[:, 0] > 0, C1=1.0, C2=1.0, D=0.1)
-    sx.fast.conic(warm, warm[:, 0] > 0, lam=1.0)
-    parts = {
-        "disk": from_disk,
-        "sparse": from_text,
-        "memory": against_memory,
-        "peers": beside_peers,
-    }
+    parts = {"disk": from_disk, "memory": against_memory, "peers": beside_peers}
     rows = [row for part in options.parts.split(",") for row in parts[part](options)]
     print(pd.DataFrame(rows).to_string())
     if options.csv is not None:

@@ -11,23 +11,16 @@ and the operations on it, so that Dask can compute it again if a worker is lost.
 from __future__ import annotations
 
 import glob
-import hashlib
-import io
 import logging
 import os
-import re
-import struct
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
@@ -44,7 +37,6 @@ from svmcvx.data import (
 from svmcvx.errors import DataError, SolverFailed, optional
 from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, OutOfTime, current
-from svmcvx.system.files import atomic_write, opened, packing
 from svmcvx.system.memory import SMALL_ENTRIES
 from svmcvx.system.threads import available_threads, single_blas_thread
 
@@ -202,116 +194,11 @@ class RowBlocks:
                 last = min(first + step, n)
                 loaders.append(_NpyRows(parts, first, last))
                 lengths.append(last - first)
-        return cls._of_files(found, loaders, lengths, y is not None)
-
-    @classmethod
-    def _of_files(
-        cls, found: list[str], loaders: list[Rows], lengths: list[int] | None, labelled: bool
-    ) -> RowBlocks:
         title = os.path.basename(found[0])
         title += f" and {len(found) - 1} more" if len(found) > 1 else ""
-        if lengths is not None and not sum(lengths):
+        if not loaders:
             raise DataError(f"{title} has no rows")
-        return cls(loaders, labelled=labelled, lengths=lengths, name=title)
-
-    @classmethod
-    def from_parquet(
-        cls,
-        paths: Paths,
-        *,
-        target: str | None = None,
-        sample_weight: str | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> RowBlocks:
-        """Read rows from Parquet files, one row group per block.
-
-        Parameters
-        ----------
-        paths : path or sequence of paths
-            Files, or a pattern such as ``"part-*.parquet"``.
-        target, sample_weight : str, optional
-            Columns of the labels and of the weights.
-        columns : sequence of str, optional
-            Columns of the features; all others by default.
-
-        Raises
-        ------
-        DataError
-            If a file cannot be read, or a column is missing.
-        SolverUnavailable
-            If pyarrow is not installed.
-        """
-        found = files(paths, "paths")
-        dataset = optional("pyarrow.dataset", "parquet").dataset
-        with _reading("paths cannot be read as Parquet files", Exception):
-            parts = list(dataset(found, format="parquet").get_fragments())
-            schemas = [part.physical_schema for part in parts]
-            groups = [group for part in parts for group in part.split_by_row_group()]
-            lengths = [int(group.count_rows()) for group in groups]
-        special = [name for name in (target, sample_weight) if name is not None]
-        # The index of a frame is stored as a column, but is no feature.
-        index = (schemas[0].pandas_metadata or {}).get("index_columns", [])
-        others = [name for name in schemas[0].names if name not in (*special, *index)]
-        wanted = tuple(others if columns is None else columns)
-        for path, names in zip(found, (schema.names for schema in schemas), strict=True):
-            if missing := [name for name in (*wanted, *special) if name not in names]:
-                raise DataError(f"{path} has no column {missing[0]!r}, but {', '.join(names[:20])}")
-            if columns is None and len(names) != len(schemas[0].names):
-                raise DataError(f"{path} has other columns than {found[0]}; pass columns=")
-        loaders: list[Rows] = [_ParquetRows(one, wanted, target, sample_weight) for one in groups]
-        return cls._of_files(found, loaders, lengths, target is not None)
-
-    @classmethod
-    def from_libsvm(
-        cls,
-        paths: Paths,
-        *,
-        n_features: int,
-        zero_based: bool = False,
-        block_bytes: int = 2**26,
-        cache: str | os.PathLike[str] | None = None,
-    ) -> RowBlocks:
-        """Read sparse rows from files in LIBSVM's text format (``label column:value …``).
-
-        The text, which may be packed (``.gz``, ``.bz2``, ``.xz``), is parsed once; every block is
-        then stored in binary form in the folder `cache`, under a name made from its content.
-
-        Parameters
-        ----------
-        paths : path or sequence of paths
-            Of the files.
-        n_features : int
-            Number of columns, which a single block does not show.
-        zero_based : bool
-            Whether the first column is number 0; in the format numbers begin with 1.
-        block_bytes : int
-            Bytes of text of a block.
-        cache : path, optional
-            Folder for the binary form, which stays there; by default a temporary one that is
-            removed with the source.
-
-        Raises
-        ------
-        DataError
-            If a file cannot be read.
-        """
-        found = files(paths, "paths")
-        check_whole(n_features, "n_features", 1)
-        check_whole(block_bytes, "block_bytes", 1)
-        keeper = tempfile.TemporaryDirectory(prefix="svmcvx-libsvm-") if cache is None else None
-        folder = Path(keeper.name if keeper is not None else cache or ".")
-        with _reading(f"cache: the folder {folder} cannot be made", OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-        loaders: list[Rows] = []
-        for path in found:
-            own = list(_text_rows(path, block_bytes, n_features, bool(zero_based), str(folder)))
-            if not own:
-                raise DataError(f"{path} has no rows: each line is blank or a comment")
-            loaders += own
-        blocks = cls._of_files(found, loaders, None, True)
-        # A temporary folder is removed with its last user.
-        blocks._keeper = keeper  # type: ignore[attr-defined]
-        return blocks
+        return cls(loaders, labelled=y is not None, lengths=lengths, name=title)
 
 
 @dataclass(frozen=True)
@@ -425,31 +312,6 @@ class _NpyRows:
         return None if file is None else file.rows(self.first, self.last)
 
 
-@dataclass(frozen=True)
-class _ParquetRows:
-    """A row group of a Parquet file."""
-
-    group: Any
-    columns: tuple[str, ...]
-    target: str | None
-    weight: str | None
-
-    def __call__(self) -> Piece:
-        frame = self._read([*self.columns, *filter(None, (self.target, self.weight))])
-        beside = (
-            None if one is None else frame[one].to_numpy() for one in (self.target, self.weight)
-        )
-        return Piece(frame[list(self.columns)].to_numpy(), *beside)
-
-    def labels(self) -> NDArray[Any] | None:
-        return None if self.target is None else np.asarray(self._read([self.target])[self.target])
-
-    def _read(self, columns: list[str]) -> Any:
-        with _reading(f"a row group of {self.group.path} cannot be read", Exception):
-            rows = self.group.to_table(columns=columns, use_threads=False)
-            return rows.to_pandas(ignore_metadata=True)
-
-
 def piece_of(loaded: Any) -> Piece:
     """Return a loader's result as a :class:`Piece` with vectors of labels and weights."""
     parts = loaded if isinstance(loaded, tuple) else (loaded,)
@@ -504,144 +366,6 @@ def files(paths: Paths, name: str) -> list[str]:
     if not found:
         raise DataError(f"{name} names no file")
     return found
-
-
-LINE: Final = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
-BOM: Final = b"\xef\xbb\xbf"
-# A line that is neither blank nor a comment.
-ROW: Final = re.compile(rb"^[ \t\r\f\v]*[^\s#]", re.MULTILINE)
-# The largest index of the parser.
-LARGEST: Final = np.iinfo(np.int32).max
-
-
-def parse_libsvm(
-    stream: IO[bytes], where: str, n_features: int | None = None, zero_based: bool | str = "auto"
-) -> tuple[Any, Any]:
-    """Return the rows, with canonical indices of one type, and the labels of LIBSVM text."""
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        if stream.read(len(BOM)) != BOM:
-            stream.seek(0)
-        X, y = load_svmlight_file(stream, n_features=n_features, zero_based=zero_based)
-    except (ValueError, OverflowError, OSError, EOFError) as error:
-        raise DataError(
-            f"{where} is not LIBSVM text ({_first_fault(stream) or ' '.join(str(error).split())})"
-        ) from None
-    if y.size == 0:
-        raise DataError(f"{where} has no rows: each line is blank or a comment")
-    rows = sp.csr_array(X)
-    rows.sum_duplicates()
-    # Indices of one type, or scipy copies them each time; 32 bits if that is enough.
-    index = np.int32 if max(rows.nnz, rows.shape[1]) <= LARGEST else np.int64
-    return _canonical(
-        rows.data, rows.indices.astype(index), rows.indptr.astype(index), rows.shape
-    ), y
-
-
-def _canonical(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> Any:
-    rows = sp.csr_array((data, indices, indptr), shape=shape)
-    rows.has_canonical_format = True
-    return rows
-
-
-def _first_fault(stream: IO[bytes]) -> str | None:
-    """Describe the first line of a text that is not LIBSVM's."""
-    with suppress(OSError, EOFError):
-        stream.seek(0)
-        for number, line in enumerate(stream, start=1):
-            text = line.removeprefix(BOM).decode("utf-8", errors="replace").strip()
-            if not text or text.startswith("#"):
-                continue
-            shown = repr(text if len(text) <= 60 else f"{text[:60]}…")
-            if not LINE.fullmatch(text):
-                return f"line {number} is not 'LABEL INDEX:VALUE …': {shown}"
-            indices = [int(index) for index in re.findall(r"\s(\d+):", text)]
-            if any(index > LARGEST for index in indices):
-                return f"line {number} has an index above {LARGEST}: {shown}"
-            if any(later <= earlier for earlier, later in pairwise(indices)):
-                return f"the indices of line {number} do not ascend: {shown}"
-    return None
-
-
-def _text_rows(
-    path: str, block_bytes: int, n_features: int, zero_based: bool, folder: str
-) -> Iterator[_TextRows]:
-    """Yield a loader for each block of whole lines that has rows."""
-    first, packed = 0, packing(path) is not None
-    with _reading_text(path), opened(path) as stream:
-        while text := stream.read(block_bytes) + stream.readline():
-            if ROW.search(text.removeprefix(BOM)):
-                digest = hashlib.sha256(text).hexdigest()
-                rows = _TextRows(path, first, len(text), digest, n_features, zero_based, folder)
-                # To reach a block of a packed file all text before it is unpacked.
-                if packed and not rows.binary.exists():
-                    rows.parse(text)
-                yield rows
-            first += len(text)
-
-
-def _reading_text(path: str) -> AbstractContextManager[None]:
-    return _reading(f"{path} cannot be read as LIBSVM text", OSError, EOFError)
-
-
-# Of the binary form: a checksum, numbers of entries and rows, bytes of an index.
-HEADER: Final = struct.Struct("<4q")
-
-
-@dataclass(frozen=True)
-class _TextRows:
-    """Whole lines of a file from a byte of its text; their digest names the binary form."""
-
-    path: str
-    first: int
-    length: int
-    digest: str
-    n_features: int
-    zero_based: bool
-    folder: str
-
-    @property
-    def binary(self) -> Path:
-        """File of the binary form."""
-        return Path(self.folder) / f"{self.digest}-{self.n_features:x}-{self.zero_based:d}.bin"
-
-    def __call__(self) -> Piece:
-        """Load the binary form, or parse the text and write it, also on another computer."""
-        with suppress(OSError, ValueError, struct.error):
-            return self._read_binary()
-        with _reading_text(self.path), opened(self.path) as stream:
-            stream.seek(self.first)
-            text = stream.read(self.length)
-        if hashlib.sha256(text).hexdigest() != self.digest:
-            raise DataError(f"{self.path} has changed near byte {self.first}; read it again")
-        return self.parse(text)
-
-    def parse(self, text: bytes) -> Piece:
-        """Parse the text, and write the binary form unless the disk is full."""
-        place = f"{self.path}, from byte {self.first} on,"
-        X, y = parse_libsvm(io.BytesIO(text), place, self.n_features, self.zero_based)
-        arrays = (X.data, y, X.indices, X.indptr)
-        content = np.concatenate([array.view(np.uint8) for array in arrays])
-        with suppress(OSError), atomic_write(self.binary) as stream:
-            stream.write(HEADER.pack(checksum(content), X.nnz, y.size, X.indices.itemsize))
-            stream.write(content.data)
-        return Piece(X, y)
-
-    def _read_binary(self) -> Piece:
-        """Read the binary form, without a header: Python's parser is not safe in threads."""
-        with open(self.binary, "rb") as stream:
-            stored, entries, m, width = HEADER.unpack(stream.read(HEADER.size))
-            content = np.fromfile(stream, np.uint8)
-        sizes = [8 * entries, 8 * m, width * entries, width * (m + 1)]
-        if content.size != sum(sizes) or checksum(content) != stored:
-            raise ValueError("the binary form is damaged")
-        data, y, indices, indptr = np.split(content, np.cumsum(sizes[:-1]))
-        index = f"i{width}"
-        X = _canonical(
-            data.view("f8"), indices.view(index), indptr.view(index), (m, self.n_features)
-        )
-        return Piece(X, y.view("f8"))
 
 
 # The parts of a state: by name, one object per block.

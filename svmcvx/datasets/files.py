@@ -6,9 +6,10 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from itertools import islice
+from contextlib import suppress
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +19,6 @@ from svmcvx.data import Features
 from svmcvx.datasets.registry import Dataset
 from svmcvx.display import listed
 from svmcvx.errors import DataError, missing_extra
-from svmcvx.row_blocks import BOM, LINE, parse_libsvm
 from svmcvx.system.files import atomic_write, opened, read_archive, unpacked
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
@@ -75,21 +75,60 @@ def write_npz(path: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
         np.savez(stream, **arrays)
 
 
+LINE = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
+BOM = b"\xef\xbb\xbf"
+# The largest index of the parser.
+LARGEST = np.iinfo(np.int32).max
+
+
 def read_libsvm(
     path: str | os.PathLike[str], n_features: int | None = None
 ) -> tuple[Any, NDArray[Any]]:
     """Read a LIBSVM file, which may be packed by gzip, bzip2 or xz."""
+    from sklearn.datasets import load_svmlight_file
+
     with opened(path) as stream:
-        X, y = parse_libsvm(stream, str(path), n_features)
+        try:
+            if stream.read(len(BOM)) != BOM:
+                stream.seek(0)
+            X, y = load_svmlight_file(stream, n_features=n_features)
+        except (ValueError, OverflowError, OSError, EOFError) as error:
+            why = _first_fault(stream) or " ".join(str(error).split())
+            raise DataError(f"{path} is not LIBSVM text ({why})") from None
         stream.seek(0)
         numbered = any(re.search(rb"\s0:1[\s.]", line) for line in islice(stream, 20))
-    n = X.shape[0]
+    if y.size == 0:
+        raise DataError(f"{path} has no rows: each line is blank or a comment")
+    X, n = sp.csr_array(X), y.size
+    X.sum_duplicates()
+    # Indices of one type, or scipy copies them each time; 32 bits if that is enough.
+    index = np.int32 if max(X.nnz, X.shape[1]) <= LARGEST else np.int64
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
     if numbered and np.array_equal(X[:, [0]].toarray().ravel(), np.arange(1.0, n + 1.0)):
         raise DataError(
             f"{path} is LIBSVM's file of a precomputed kernel: its column 0 numbers the rows; pass"
             " the matrix of the other columns as X with kernel='precomputed'"
         )
     return X, y
+
+
+def _first_fault(stream: IO[bytes]) -> str | None:
+    """Describe the first line of a text that is not LIBSVM's."""
+    with suppress(OSError, EOFError):
+        stream.seek(0)
+        for number, line in enumerate(stream, start=1):
+            text = line.removeprefix(BOM).decode("utf-8", errors="replace").strip()
+            if not text or text.startswith("#"):
+                continue
+            shown = repr(text if len(text) <= 60 else f"{text[:60]}…")
+            if not LINE.fullmatch(text):
+                return f"line {number} is not 'LABEL INDEX:VALUE …': {shown}"
+            indices = [int(index) for index in re.findall(r"\s(\d+):", text)]
+            if any(index > LARGEST for index in indices):
+                return f"line {number} has an index above {LARGEST}: {shown}"
+            if any(later <= earlier for earlier, later in pairwise(indices)):
+                return f"the indices of line {number} do not ascend: {shown}"
+    return None
 
 
 def _is_libsvm(path: Path) -> bool:

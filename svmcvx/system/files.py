@@ -30,17 +30,13 @@ PACKED: Final[dict[bytes, Any]] = {
 PACKED_SUFFIXES = (".gz", ".bz2", ".xz")
 
 
-def packing(path: str | os.PathLike[str]) -> Any:
-    """Return the function that opens a packed file; None for a plain one."""
-    with open(path, "rb") as stream:
-        start = stream.read(max(map(len, PACKED)))
-    return next((reader for mark, reader in PACKED.items() if start.startswith(mark)), None)
-
-
 def opened(path: str | os.PathLike[str]) -> IO[bytes]:
     """Open a file for reading, unpacked if its first bytes say that it is packed."""
-    stream: IO[bytes] = (packing(path) or open)(path, "rb")
-    return stream
+    with open(path, "rb") as stream:
+        start = stream.read(max(map(len, PACKED)))
+    reader: Any = next((read for mark, read in PACKED.items() if start.startswith(mark)), open)
+    unpacked: IO[bytes] = reader(path, "rb")
+    return unpacked
 
 
 def unpacked(path: Path) -> Path:
