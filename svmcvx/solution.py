@@ -225,25 +225,6 @@ class OptimalIntercepts(NamedTuple):
         return bool(np.all(self.lower == self.upper))
 
 
-class Undecided(NamedTuple):
-    """How many rows are left whose label is not that of every optimal machine for certain."""
-
-    by_gap: int
-    by_formulation: int
-    rows: int
-
-    @property
-    def share(self) -> float:
-        """Share of the rows that are not decided."""
-        return (self.by_gap + self.by_formulation) / self.rows if self.rows else 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.by_gap + self.by_formulation} of {self.rows} rows undecided ({self.by_gap} by"
-            f" the gap, {self.by_formulation} by the formulation)"
-        )
-
-
 # A relative difference of objectives that is no other problem.
 SAME: Final = 1e-9
 # Share by which the claims of a proof are wider than the certificate: a checker in doubles that
@@ -297,9 +278,6 @@ class Solution:
         The intercepts that are optimal with the weights of the model, of which the model has the
         middle; None where no intercept is free (penalised or absent), for several problems, and for
         problems with added constraints.
-    undecided : Undecided or None
-        What :func:`svmcvx.guarantees.refine` has left undecided of the rows that it was given;
-        None for other solutions.
     solver_reason : str
         Of :func:`svmcvx.solve`: the class of the problem, and why this solver was chosen.
     """
@@ -320,7 +298,6 @@ class Solution:
     terms: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[Any, Solution] = field(default_factory=dict)
     optimal_intercepts: OptimalIntercepts | None = None
-    undecided: Undecided | None = None
     solver_reason: str = ""
 
     def __post_init__(self) -> None:
@@ -794,10 +771,6 @@ def _notes(solution: Solution) -> list[str]:
             )
         )
     notes += _note_on_intercepts(solution)
-    if solution.undecided is not None:
-        notes.append(
-            f"Labels of every optimal machine, of the rows given to refine: {solution.undecided}."
-        )
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
     if solution.status not in (Status.OPTIMAL, Status.STATIONARY, Status.INACCURATE):

@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -40,7 +41,6 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.certification import CERTIFIABLE, certify
 from svmcvx.experiments.store import FAILED, Row, failed, fingerprint
 from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
-from svmcvx.guarantees.dispatch import refine
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, OutOfTime, interruptible
@@ -56,6 +56,8 @@ INTERVALS: Final[Mapping[str, str]] = {
     "roc_auc": "auc",
 }
 ENDS: Final = ("lower", "upper")
+# The gap of a machine whose test rows the gap left undecided.
+SMALLEST: Final = 1e-12
 # Intercept and losses of models of scikit-learn.
 OF_OTHERS: Final[Mapping[type, str]] = {
     SVC: "free intercept, losses summed",
@@ -320,7 +322,7 @@ def fit_row(
             notes.append(f"no {name}: {' '.join(str(error).split())}")
     if intervals:
         test = as_seen(fitted, part.X_test)
-        found, note = exact_scores(last, seen, part.y, test, part.y_test, intervals)
+        found, note = exact_scores(last, part._replace(X=seen, X_test=test), intervals)
         row |= found
         notes.append(note)
     row["note"] = "; ".join(filter(None, notes))
@@ -441,25 +443,27 @@ class _Scored(Guarantee):
         return self.found
 
 
-def exact_scores(
-    last: Any, X: Any, y: NDArray[Any], T: Any, labels: NDArray[Any], scores: Sequence[str]
-) -> tuple[Row, str]:
+def exact_scores(last: Any, part: Part, scores: Sequence[str]) -> tuple[Row, str]:
     """Return cells of intervals and of undecided test rows, and a note on unknown intervals."""
     cells: Row = {"undecided": None}
     if not isinstance(last, CertifiedClassifier):
         return cells, ""
     try:
-        rows = check_features(T)
+        rows = check_features(part.X_test)
         with interruptible():
-            found = last.guarantee(X, y).scores(rows)
+            found = last.guarantee(part.X, part.y).scores(rows)
         if found.by_gap.any():
             # A smaller gap may decide more labels.
-            refined = copy(last)
-            refined.solution_ = refine(last.solution_, X, y, rows, time_limit=last.time_limit)
-            if refined.solution_.status is Status.INTERRUPTED:
-                raise KeyboardInterrupt
-            with interruptible():
-                found = refined.guarantee(X, y).scores(rows)
+            closer = clone(last).set_params(solver="fast", tol=SMALLEST)
+            with warnings.catch_warnings(), suppress(OutOfTime, SvmcvxError):
+                warnings.simplefilter("ignore")
+                closer.fit(part.X, part.y, sample_weight=part.weight)
+                with interruptible():
+                    found = min(
+                        found,
+                        closer.guarantee(part.X, part.y).scores(rows),
+                        key=lambda scores: scores.undecided.sum(),
+                    )
     except OutOfTime:
         return cells, "no guarantee: the time limit left no time for it"
     except SvmcvxError as error:
@@ -468,7 +472,7 @@ def exact_scores(
     for name in scores:
         if name in INTERVALS:
             try:
-                one: Interval = getattr(scored, INTERVALS[name])(rows, labels)
+                one: Interval = getattr(scored, INTERVALS[name])(rows, part.y_test)
                 cells |= {f"{name}_lower": one.lower, f"{name}_upper": one.upper}
             except SvmcvxError as error:
                 notes.append(f"no interval of {name}: {error}")

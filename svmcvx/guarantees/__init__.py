@@ -3,6 +3,6 @@ a certificate.
 """
 
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee, Interval
-from svmcvx.guarantees.dispatch import guarantee, refine
+from svmcvx.guarantees.dispatch import guarantee
 
-__all__ = ["CertifiedScores", "Guarantee", "Interval", "guarantee", "refine"]
+__all__ = ["CertifiedScores", "Guarantee", "Interval", "guarantee"]

@@ -344,17 +344,8 @@ def beaten(keys: list[tuple[Floats, Floats]]) -> Mask:
     return found
 
 
-class MemberProblem(NamedTuple):
-    """One of the binary problems of a solution."""
-
-    solution: Solution
-    rows: NDArray[np.intp]
-    X: Any
-    y: CodedLabels
-
-
-def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProblem]:
-    """Return the binary problems of a solution of several, by the keys of its parts."""
+def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> OneVsGuarantee:
+    """Return the guarantee of a solution of several binary problems."""
     model = solution.model
     if not isinstance(model, OneVsModel):
         raise DataError(f"there are no guarantees of several problems of {solution.formulation}")
@@ -375,8 +366,8 @@ def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProbl
         ]
     else:
         sides = [(every, codes == k, np.arange(2)) for k in range(classes.size)]
-    found = {}
-    for (key, part), (rows, positive, labels) in zip(solution.parts.items(), sides, strict=True):
+    members = []
+    for part, (rows, positive, labels) in zip(solution.parts.values(), sides, strict=True):
         own: Any = part.model
         inside = features if rows.size == codes.size else features[rows]
         if isinstance(getattr(own, "kernel", None), Precomputed) and rows.size < codes.size:
@@ -384,15 +375,5 @@ def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProbl
         coded = CodedLabels(positive[rows].astype(np.intp), labels, inside)
         # Models of parts count rows of all data.
         counted = replace(part, model=replace(own, support=np.searchsorted(rows, own.support)))
-        found[key] = MemberProblem(counted, rows, inside, coded)
-    return found
-
-
-def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> OneVsGuarantee:
-    """Return the guarantee of a solution of several binary problems."""
-    problems = member_problems(solution, X, y)
-    model: Any = solution.model
-    members = tuple(binary_guarantee(one.solution, one.X, one.y) for one in problems.values())
-    return OneVsGuarantee(
-        classes=model.classes, scheme=model.scheme, members=members, by_sums=by_sums
-    )
+        members.append(binary_guarantee(counted, inside, coded))
+    return OneVsGuarantee(classes, model.scheme, tuple(members), by_sums)

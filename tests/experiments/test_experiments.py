@@ -22,7 +22,7 @@ import svmcvx as sx
 from svmcvx.display import interval
 from svmcvx.errors import DataTypeError
 from svmcvx.experiments import parse_models
-from svmcvx.experiments.fit import conventions, exact_scores
+from svmcvx.experiments.fit import Part, conventions, exact_scores
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.tables import interval_text, latex_frame, with_intervals
 from tests.conftest import make_data
@@ -442,7 +442,7 @@ def test_what_a_limit_leaves_open_stays_an_interval(monkeypatch):
     model = sx.PSVMClassifier(kernel="rbf", tol=0.1).fit(X[:40], Y[:40])
     gap = model.certificate_.gap
     model.time_limit = 1e-9
-    asked = (model, X[:40], Y[:40], X[40:], Y[40:], ("accuracy",))
+    asked = (model, Part(X[:40], Y[:40], X[40:], Y[40:]), ("accuracy",))
     found, _ = exact_scores(*asked)
     assert model.guarantee(X[:40], Y[:40]).accuracy(X[40:], Y[40:]) == sx.guarantees.Interval(
         found["accuracy_lower"], found["accuracy_upper"]
@@ -450,10 +450,10 @@ def test_what_a_limit_leaves_open_stays_an_interval(monkeypatch):
     assert found["undecided"] > 0.0
     assert model.certificate_.gap == gap
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("svmcvx.guarantees.dispatch._solved_on", interrupted)
+    monkeypatch.setattr(sx.PSVMClassifier, "fit", interrupted)
     model.time_limit = None
     with pytest.raises(KeyboardInterrupt):
         exact_scores(*asked)
