@@ -84,7 +84,6 @@ def fitted():
             "m3svm": sx.M3SVMClassifier().fit(X, several),
             "odm": sx.ODMClassifier(kernel="rbf").fit(X, y),
             "solution": solution,
-            "table": sx.select(sx.PSVMClassifier(), {"p": [1.0, 1.5, 2.0]}, X, y, cv=2),
             "proof": folder / "proof.npz",
             "model": folder / "model.npz",
         }
@@ -372,7 +371,6 @@ def others():
         (theory, "margin_loss", {"u": X[:, 0], "p": 2.0}),
         (theory, "margins", {"model": known["linear"], **data}),
         (theory, "pairwise_margins", {"model": known["m3svm"]}),
-        (plot, "against_exponent", {"table": known["table"]}),
         (plot, "decision_regions", {"model": known["linear"], **data}),
         (plot, "gap_trace", {"solutions": known["solution"]}),
         (plot, "losses", {}),

@@ -17,7 +17,6 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
-import svmcvx
 from svmcvx.catalogue import TOL
 from svmcvx.certificate import relative_gap
 from svmcvx.data import Features, check_choice, check_number, check_time_limit, check_whole
@@ -527,9 +526,4 @@ def compare(
     table.certificates = {name: row.get("certificates", []) for name, row in fitted.items()}
     table.estimators = {n: row["_fitted"] for n, row in fitted.items() if "_fitted" in row}
     table.part = fit.part_of(None, data.table, data.labels, train, test)
-    # For plot.against_exponent.
-    last = [(name, fit.last_step(model)) for name, model in named]
-    table.attrs["exponents"] = {
-        name: model.p for name, model in last if isinstance(model, svmcvx.PSVMClassifier)
-    }
     return table

@@ -1,13 +1,14 @@
 """Pictures of models (extra ``plot``); each function takes and returns a matplotlib ``Axes``."""
 
-from svmcvx.plot.curves import (
-    against_exponent,
-    certified_path,
-    certified_selection,
-    gap_trace,
-    losses,
-)
+from svmcvx.plot.curves import certified_path, certified_selection, gap_trace, losses
 from svmcvx.plot.models import decision_regions, margin_distribution, pairwise_margins
 
-__all__ = ["against_exponent", "certified_path", "certified_selection", "decision_regions"]
-__all__ += ["gap_trace", "losses", "margin_distribution", "pairwise_margins"]
+__all__ = [
+    "certified_path",
+    "certified_selection",
+    "decision_regions",
+    "gap_trace",
+    "losses",
+    "margin_distribution",
+    "pairwise_margins",
+]

@@ -1,4 +1,4 @@
-"""Curves: losses, gaps against time, accuracy against the exponent."""
+"""Curves: losses, gaps against time, what is certified over a range."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from svmcvx.arguments import documented
 from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import check_choice, check_number
-from svmcvx.display import number
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.errors import DataError
 from svmcvx.plot.style import (
     DASHES,
     MARKERS,
-    NEGATIVE,
     POSITIVE,
     by_name,
     class_colours,
@@ -36,11 +34,6 @@ if TYPE_CHECKING:
 
 # Parameters of certified paths that are no weights.
 NOT_WEIGHTS = ("p", "gamma", "D")
-# Columns that hold accuracies, exponents and numbers of support vectors in the tables of this
-# package.
-ACCURACY = ("mean_test_score", "accuracy", "train_accuracy")
-EXPONENT = ("p", "param_p")
-SUPPORT = ("n_support", "mean_n_support")
 
 
 @documented
@@ -264,101 +257,3 @@ def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None
     )
     legend_below(ax)
     return entitle(ax, title)
-
-
-@documented
-def against_exponent(
-    table: Any, *, p: Any = None, by: str | None = None, ax: Axes | None = None, title: Any = None
-) -> Axes:
-    """Draw accuracy and number of support vectors of pSVMs against the exponent p.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Of :func:`svmcvx.compare` or ``svmcvx.select``, or any with such columns: an accuracy
-        (``mean_test_score``, ``accuracy`` or ``train_accuracy``, the first found), ``n_support`` if
-        there is one, and ``p`` or ``param_p``. A table of ``compare`` has the exponents of its
-        pSVMs; other models are left out.
-    p : sequence of float, optional
-        The exponents, where the table does not hold them.
-    by : str, optional
-        A column, or another hyper-parameter of a search such as ``"C"``: a line for each of its
-        values. By default there is one line. Of several results with the same p that of the highest
-        accuracy counts, of equal ones the first.
-    ax : Axes, optional
-        The axis of the accuracy, a new figure by default; the number of support vectors has a
-        second axis on the right.
-
-    Returns
-    -------
-    Axes
-        That of the accuracy.
-
-    Raises
-    ------
-    DataError
-        If exponents or accuracies cannot be found.
-    """
-    if not hasattr(table, "columns"):
-        raise DataTypeError(f"table must be a data frame, as of compare, got {table!r}")
-    accuracy, support = _column(table, ACCURACY), _column(table, SUPPORT)
-    if accuracy is None:
-        raise DataError(f"the table has no column of accuracies; add one of {', '.join(ACCURACY)}")
-    rows = table.assign(exponent=_exponents(table, p), group="")
-    if by is not None:
-        name = _column(table, (by, f"param_{by}"))
-        if name is None:
-            raise DataError(f"by must be a column or a hyper-parameter of the search, got {by!r}")
-        rows["group"] = [f"{by} = {number(value)}" for value in table[name]]
-    rows = rows[np.isfinite(rows["exponent"]) & np.isfinite(rows[accuracy])]
-    best = rows.sort_values(accuracy, ascending=False, kind="stable")
-    best = best.drop_duplicates(["group", "exponent"]).sort_values("exponent")
-    ax = drawing_axes(ax)
-    right = None if support is None else ax.twinx()
-    groups = list(dict.fromkeys(rows["group"]))
-    handles = []
-    for place, (label, colour) in enumerate(zip(groups, class_colours(len(groups)), strict=True)):
-        part = best[best["group"] == label]
-        look: Any = {"marker": MARKERS[place % len(MARKERS)], "markersize": 4, "color": colour}
-        label = accuracy.replace("_", " ") if by is None else label
-        handles += ax.plot(part["exponent"], part[accuracy], linewidth=1.5, label=label, **look)
-        if right is not None:
-            look |= {"markerfacecolor": "none", "color": POSITIVE if by is None else colour}
-            dashes: Any = {"linestyle": (0, (3, 2)), "linewidth": 1.2, "label": "support vectors"}
-            lines = right.plot(part["exponent"], part[support], **dashes, **look)
-            handles += lines if by is None else []
-    several = by is not None and right is not None
-    ax.set_xlabel("exponent p of the hinge")
-    chosen = ", the best of each p" if len(best) < len(rows) else ""
-    ax.set_ylabel(accuracy.replace("_", " ") + chosen + " (solid)" * several)
-    if right is not None:
-        right.set_ylabel("support vectors" + " (dashed)" * several)
-        right.set_ylim(bottom=0)
-    for axis, colour in ((ax, NEGATIVE), (right, POSITIVE)):
-        if by is None and axis is not None:
-            axis.yaxis.label.set_color(colour)
-            axis.tick_params(axis="y", colors=colour)
-    legend_below(ax, handles)
-    return entitle(ax, title)
-
-
-def _column(table: Any, names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in table.columns), None)
-
-
-def _exponents(table: Any, p: Any) -> Floats:
-    """Return the exponents of a table's rows, NaN for models that have none."""
-    column, known = _column(table, EXPONENT), table.attrs.get("exponents", {})
-    if p is None and column is not None:
-        p = table[column]
-    elif p is None:
-        if "model" not in table.columns or not any(name in known for name in table["model"]):
-            raise DataError("the table has no column p or param_p; pass p, one exponent per row")
-        p = [known.get(name, np.nan) for name in table["model"]]
-    try:
-        found = np.asarray(p, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataTypeError(f"p must be numbers, one exponent per row, got {p!r}") from None
-    if found.shape != (len(table),) or not found.size:
-        raise DataError(f"p must have one exponent per row: {len(table)} rows, {found.size} given")
-    return found

@@ -172,44 +172,6 @@ def test_gaps_are_drawn_over_the_logarithm_of_time():
     assert sx.plot.gap_trace({"a": short}).get_xscale() == "linear"
 
 
-# Tables
-
-
-def test_tables_are_drawn_against_the_exponent():
-    models = [sx.PSVMClassifier(), sx.ODMClassifier(), sx.PSVMClassifier(p=2.0)]
-    table = sx.compare(models, X, Y)
-    # A comparison knows the exponents of its pSVMs.
-    ax, own = sx.plot.against_exponent(table), table.iloc[[0, 2]]
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [1, 2])
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), own["accuracy"])
-    np.testing.assert_array_equal(ax.figure.axes[1].lines[0].get_ydata(), own["n_support"])
-    ax = sx.plot.against_exponent(table, p=[3.0, 1.0, 2.0])
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), table["accuracy"].iloc[[1, 2, 0]])
-    ax = sx.plot.against_exponent(pd.DataFrame({"param_p": [2, 1], "mean_test_score": [0.9, 0.8]}))
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [0.8, 0.9])
-    assert len(ax.figure.axes) == 1
-
-
-SEARCH = pd.DataFrame(
-    {
-        "param_C": [1.0, 1.0, 10.0, 10.0],
-        "param_p": [1.0, 2.0, 1.0, 2.0],
-        "mean_test_score": [0.7, 0.9, 0.8, 0.6],
-        "n_support": [7.0, 9.0, 8.0, 6.0],
-    }
-)
-
-
-def test_a_search_over_two_parameters_is_drawn_by_its_best_or_by_lines():
-    ax = sx.plot.against_exponent(SEARCH)
-    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 0.8], [2, 0.9]])
-    np.testing.assert_array_equal(ax.figure.axes[1].lines[0].get_ydata(), [8, 9])
-    assert "the best of each p" in ax.get_ylabel()
-    ax = sx.plot.against_exponent(SEARCH, by="C")
-    assert [line.get_label() for line in ax.lines] == ["C = 1", "C = 10"]
-    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 0.8], [2, 0.6]])
-
-
 def test_losses_are_those_of_the_package():
     drawn = {line.get_label(): line.get_data() for line in sx.plot.losses(gamma=[2.0]).lines}
     u, conic = drawn["conic, γ = 2"]
@@ -225,7 +187,6 @@ def test_losses_are_those_of_the_package():
 
 # What all pictures share
 
-ACCURACY = pd.DataFrame({"accuracy": [1.0]})
 REFUSED = {
     "three features": (lambda: sx.plot.decision_regions(LINEAR, np.c_[X, X], Y), "two features"),
     "other rows": (lambda: sx.plot.decision_regions(SOLVED, X[:2], Y[:2]), "pass the training"),
@@ -240,15 +201,6 @@ REFUSED = {
     "a model": (lambda: sx.plot.gap_trace({"model": LINEAR.model}), "solutions must map names to"),
     "a list": (lambda: sx.plot.gap_trace([SOLVED, SOLVED]), "must map names"),
     "nothing": (lambda: sx.plot.gap_trace({}), "it is empty"),
-    "no table": (lambda: sx.plot.against_exponent([1.0]), "must be a data frame"),
-    "rows": (lambda: sx.plot.against_exponent(ACCURACY, p=[1, 2]), "row: 1 rows, 2 given"),
-    "words": (lambda: sx.plot.against_exponent(ACCURACY, p=["x"]), "p must be numbers"),
-    "no accuracy": (
-        lambda: sx.plot.against_exponent(pd.DataFrame({"p": [1.0]})),
-        "no column of accuracies",
-    ),
-    "no exponent": (lambda: sx.plot.against_exponent(ACCURACY), "no column p or param_p"),
-    "by": (lambda: sx.plot.against_exponent(SEARCH, by="gamma"), "by must be a column"),
 }
 
 
@@ -264,7 +216,6 @@ PICTURES = {
     "gaps": lambda **keywords: sx.plot.gap_trace({"a": SOLVED, "b": SOLVED}, **keywords),
     "losses": lambda **keywords: sx.plot.losses(**keywords),
     "margins": lambda **keywords: sx.plot.margin_distribution(SOLVED, X, Y, **keywords),
-    "exponents": lambda **keywords: sx.plot.against_exponent(SEARCH, **keywords),
 }
 
 
