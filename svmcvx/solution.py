@@ -9,7 +9,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields
 from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -36,7 +36,6 @@ from svmcvx.display import (
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, Linear
 from svmcvx.model import Model, OneVsModel, frozen
-from svmcvx.proofs.blocks import described, enclosures
 from svmcvx.proofs.format import Proof, write_proof
 from svmcvx.proofs.statement import Statement, dual_of
 
@@ -124,15 +123,14 @@ class Evidence:
     """Data that a proof needs in addition to a model, a dual point and the hyper-parameters."""
 
     intercept: str
-    weight: Floats | None
+    weight: Floats
     fingerprint: str
     given: Mapping[str, Floats] = field(default_factory=dict)
     spread: Mapping[str, Floats] = field(default_factory=dict)
     tree: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.weight is not None:
-            object.__setattr__(self, "weight", frozen(self.weight))
+        object.__setattr__(self, "weight", frozen(self.weight))
         for name in ("given", "spread", "tree"):
             object.__setattr__(
                 self, name, {key: frozen(values) for key, values in getattr(self, name).items()}
@@ -141,9 +139,7 @@ class Evidence:
     def __repr__(self) -> str:
         arrays = {**self.given, **self.spread, **self.tree}
         more = f", {listed(arrays)}" if arrays else ""
-        rows = "rows in blocks"
-        if self.weight is not None:
-            rows = quantity(self.weight.size, "observation")
+        rows = quantity(self.weight.size, "observation")
         return f"Evidence({self.intercept} intercept, {rows}, {self.fingerprint}{more})"
 
     def statement(
@@ -164,7 +160,7 @@ class Evidence:
             columns=facts.d,
             classes=facts.classes,
             fingerprint=self.fingerprint,
-            weight=None if self.weight is None or (self.weight == 1.0).all() else self.weight,
+            weight=None if (self.weight == 1.0).all() else self.weight,
             **self.given,
         )
 
@@ -225,14 +221,9 @@ class OptimalIntercepts(NamedTuple):
         return bool(np.all(self.lower == self.upper))
 
 
-# A relative difference of objectives that is no other problem.
-SAME: Final = 1e-9
 # Share by which the claims of a proof are wider than the certificate: a checker in doubles that
 # sums in other ways has another rounding.
 REPEATED: Final = 2.0**-46
-# Widths of an enclosure that a proof for rows in blocks leaves to other sums, of other blocks or on
-# another machine.
-ROOM: Final = 4.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -320,7 +311,7 @@ class Solution:
             attempt.warm_start_used for attempt in self.attempts if attempt.solver == self.solver
         )
 
-    def save_proof(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
+    def save_proof(self, path: str | os.PathLike[str]) -> None:
         """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from
         the raw data.
 
@@ -333,20 +324,16 @@ class Solution:
         ----------
         path : path-like
             By convention ``*.npz``; an existing file is replaced as a whole.
-        X, y : RowBlocks and labels, optional
-            Rows in blocks are read twice, for their short name and for what the file can claim:
-            pass them, and ``blocks.y``.
 
         Raises
         ------
         DataError
             If there is no proof to hand on (added constraints, a kernel given by a function, one
-            that was clipped; rows in blocks of other formulations than linear psvm and ODM), or the
-            file cannot be written.
+            that was clipped, rows in blocks), or the file cannot be written.
         """
-        write_proof(path, self.proof(X, y))
+        write_proof(path, self.proof())
 
-    def proof(self, X: Any = None, y: Any = None) -> Proof:
+    def proof(self) -> Proof:
         """Return what :meth:`save_proof` writes.
 
         Raises
@@ -356,15 +343,6 @@ class Solution:
         """
         evidence, facts = self._known()
         certificate, residuals = self.certificate, self.certificate.residuals
-        in_blocks = evidence.weight is None
-        if in_blocks:
-            if X is None:
-                raise DataError(
-                    "rows in blocks are read again for a proof: pass them, as in"
-                    " solution.save_proof(path, blocks, blocks.y)"
-                )
-            fingerprint, weight = described(X, y, facts.n, facts.classes)
-            evidence = replace(evidence, weight=weight, fingerprint=fingerprint)
         if "clipped_mass" in residuals:
             raise DataError(
                 "the kernel was indefinite and has been clipped: the interval is about its positive"
@@ -373,9 +351,6 @@ class Solution:
             )
         statement = self._stated(evidence, facts)
         dual = dual_of(statement.formulation, statement.hyperparameters, self.dual)
-        if in_blocks and (self.formulation == "odm" or self.hyperparameters["p"] > 1):
-            # The multipliers of smooth losses follow from the model.
-            dual = {}
         expansion = "dual_coef" if hasattr(self.model, "kernel") else "coef"
         names = ("support", expansion) if expansion == "dual_coef" else (expansion,)
         lower, by = certificate.lower, SEARCHED.get(certificate.kind)
@@ -387,7 +362,7 @@ class Solution:
             unproved |= lower == residuals[f"{by}_bound"] - residuals[f"{by}_allowance"]
         unproved = unproved and not evidence.tree
         finite = certificate.upper < math.inf
-        proof = Proof(
+        return Proof(
             statement=statement,
             model={name: getattr(self.model, name) for name in (*names, "intercept")}
             | dict(evidence.spread),
@@ -398,7 +373,6 @@ class Solution:
             stated=lower if unproved and by else None,
             tree=evidence.tree,
         )
-        return self._confirmed(proof, X, y) if in_blocks else proof
 
     def proof_statement(self) -> Statement:
         """Return the problem that a proof of this solution is about; :func:`svmcvx.verify` can be
@@ -409,40 +383,20 @@ class Solution:
         DataError
             If there is no proof to hand on.
         """
-        evidence, facts = self._known()
-        if evidence.weight is None:
-            raise DataError(
-                "a solution for rows in blocks does not know its weights; pass"
-                " expect=solution.proof(blocks, blocks.y)"
-            )
-        return self._stated(evidence, facts)
+        return self._stated(*self._known())
 
     def _known(self) -> tuple[Evidence, DataFacts]:
         if self.evidence is None or self.data is None:
             raise DataError(
                 f"there is no proof of this solution of {self.formulation} to hand on: it is one of"
-                " several problems, of a problem with added constraints, or of a formulation"
-                " outside the package"
+                " several problems, for rows in blocks, of a problem with added constraints, or of"
+                " a formulation outside the package"
             )
         return self.evidence, self.data
 
     def _stated(self, evidence: Evidence, facts: DataFacts) -> Statement:
         kernel = getattr(self.model, "kernel", None)
         return evidence.statement(self.formulation, self.hyperparameters, kernel, facts)
-
-    def _confirmed(self, proof: Proof, X: Any, y: Any) -> Proof:
-        """Return a proof for rows in blocks with the claims that one pass over them confirms."""
-        (first, last, _), below, _ = enclosures(proof, X, y)
-        lower, upper = self.certificate.lower, self.certificate.upper
-        if not first <= upper * (1 + SAME) <= last * (1 + SAME) ** 2:
-            raise DataError(
-                f"the model's objective on these data is {last!r}, the solution's is {upper!r}:"
-                " data or weights are not those that were solved for (those of class_weight are no"
-                " part of the data)"
-            )
-        if lower is not None:
-            lower = None if below is None else min(lower, below[0] - ROOM * (below[1] - below[0]))
-        return replace(proof, lower=lower, upper=max(upper, last + ROOM * (last - first)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as a flat dictionary of plain values."""

@@ -23,7 +23,6 @@ from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.kernels import Kernel, KernelLike, Precomputed
 from svmcvx.model import BinaryModel, KernelModel, Model
 from svmcvx.proofs import Statement
-from svmcvx.proofs.blocks import FORMULATIONS as PROVED_IN_BLOCKS
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
 Result = TypeVar("Result")
@@ -345,9 +344,7 @@ class BinaryStatement(Formulation):
         """Return intercept, weights, the data's name, and the arrays of problem and model."""
         data = self.space.data
         if self.space.is_linear and self.space.blockwise:
-            # Name and weights of the data are read when a proof is saved.
-            proved = self.name in PROVED_IN_BLOCKS
-            return Evidence(self.space.intercept, None, "") if proved else None
+            return None
         weight = full_entry(self.weight, data)
         return Evidence(
             self.space.intercept, weight, data.fingerprint, self.extra_arrays(), self.spread(model)

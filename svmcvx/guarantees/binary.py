@@ -145,11 +145,8 @@ def checked_rows(solution: Solution, X: Any) -> tuple[Features, Evidence]:
     if evidence is None or solution.data is None:
         raise DataError(
             f"there are no guarantees of this solution of {solution.formulation}: it is that of a"
-            " problem with added constraints, or of a formulation outside the package"
-        )
-    if evidence.weight is None:
-        raise DataError(
-            "there are no guarantees for rows in blocks; load the data, or use a sample of them"
+            " problem with added constraints, for rows in blocks, or of a formulation outside the"
+            " package"
         )
     if "clipped_mass" in solution.certificate.residuals:
         raise DataError(

@@ -16,23 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, NotCertified, optional
-from svmcvx.proofs.blocks import FORMULATIONS, enclosures
-from svmcvx.proofs.format import Proof, ProofFile, digest_of, read_proof
+from svmcvx.proofs.format import Proof, ProofFile, digest_of
 from svmcvx.proofs.intervals import Floats, Interval, Rows
-from svmcvx.proofs.problem import (
-    End,
-    Problem,
-    ProofRejected,
-    codes_of,
-    matrix_of,
-    other_data,
-    require_all,
-)
+from svmcvx.proofs.problem import End, Problem, ProofRejected, codes_of, matrix_of, other_data
 from svmcvx.proofs.search_tree import search_bound
 from svmcvx.proofs.space import Space, require_small
 from svmcvx.proofs.statement import SEARCHED, Statement
 
 METHODS: Final = ("auto", "balls", "a-priori")
+# Formulations with a check in doubles.
+IN_DOUBLES: Final = ("psvm", "penalised psvm", "odm")
 # Entries of the data or of the kernel that "auto" leaves to ball arithmetic, a second or a few; and
 # sixteen times as many where doubles do not tell.
 MOST_ENTRIES: Final = 2_500_000
@@ -109,11 +102,10 @@ def verify(
     ----------
     proof : Proof or path
         From ``save_proof`` or ``proof()`` of a solution.
-    X : ndarray, sparse matrix or rows in blocks, of shape (rows, d)
-        As they were passed to the solver; the Gram matrix for a precomputed kernel. A
-        :class:`svmcvx.RowBlocks` is read once, block by block: linear psvm and ODM.
+    X : ndarray or sparse matrix of shape (rows, d)
+        As they were passed to the solver; the Gram matrix for a precomputed kernel.
     y : array-like of shape (rows,)
-        Labels; ``blocks.y`` for rows in blocks.
+        Labels.
     test : ndarray or sparse matrix of shape (m, d), optional
         The test rows of a proof that claims scores of every optimal machine
         (``guarantee(...).save_proof(path, T)``). Scores are checked in ball arithmetic.
@@ -156,8 +148,6 @@ def verify(
     if not whole or not 64 <= precision <= 100_000:
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
     expected = _expected(expect)
-    if hasattr(X, "loaders"):
-        return _verified_in_blocks(proof, X, y, expected, method, test is not None)
     X, labels = matrix_of(X, "X"), np.asarray(y).ravel()
     if labels.size != X.shape[0]:
         raise DataError(f"y has {labels.size} labels but X has {X.shape[0]} rows")
@@ -174,7 +164,7 @@ def verify(
     if problem.kernel is None:
         entries = X.nnz if hasattr(X, "nnz") else X.size
     # Ball arithmetic would take long, and there is a check in doubles.
-    large = entries > MOST_ENTRIES and claim.test is None and problem.formulation in FORMULATIONS
+    large = entries > MOST_ENTRIES and claim.test is None and problem.formulation in IN_DOUBLES
     in_doubles = method == "a-priori" or (method == "auto" and large)
     try:
         upper, lower = _ends(problem, precision, in_doubles)
@@ -236,9 +226,7 @@ def _codes(statement: Statement, X: Any, labels: Any) -> Rows:
         if held != getattr(statement, what):
             about = getattr(statement, what)
             raise other_data(f"they have {held} {what}, the proof is about {about}")
-    codes = codes_of(labels, statement.classes)
-    require_all(np.unique(codes), statement.classes)
-    return codes
+    return codes_of(labels, statement.classes)
 
 
 def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
@@ -261,34 +249,15 @@ def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
         raise ProofRejected(f"{what} digest {digest}, the proof is about {said['digest']}")
 
 
-def _verified_in_blocks(
-    proof: Any, X: Any, y: Any, expected: Statement | None, method: str, tested: bool
-) -> Verified:
-    if method == "balls":
-        raise DataError(
-            "rows in blocks are checked in doubles; leave out method='balls', or load the data"
-        )
-    claim = _checked_again(proof) if isinstance(proof, Proof) else read_proof(proof)
-    try:
-        if claim.test is not None or tested:
-            raise ProofRejected(
-                "rows in blocks are checked for both ends, not for scores of test rows; load them"
-            )
-        upper, lower, name = enclosures(claim, X, y)
-    except ProofRejected as refusal:
-        return Verified(None, math.inf, False, str(refusal), claim.statement)
-    return _verdict(claim, upper, lower, _other(claim.statement, name, expected))
-
-
 # The ends of the optimum.
 
 
 def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
     """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
     name, numbers, context = problem.formulation, Interval, nullcontext()
-    if in_doubles and name not in FORMULATIONS:
+    if in_doubles and name not in IN_DOUBLES:
         raise DataError(
-            f"there is no check of {name!r} in doubles, only of {', '.join(FORMULATIONS)}; use"
+            f"there is no check of {name!r} in doubles, only of {', '.join(IN_DOUBLES)}; use"
             " method='balls'"
         )
     if not in_doubles:

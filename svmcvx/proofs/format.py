@@ -367,37 +367,20 @@ def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
     rows = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     labels = np.asarray(y).ravel()
     codes = labels if coded else np.unique(labels, return_inverse=True)[1]
-    name = Fingerprint(rows.shape[0])
-    name.add(rows, codes)
-    return str(name)
-
-
-class Fingerprint:
-    """The short name of data whose blocks of rows come one after the other."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows, self.columns, self.seen, self.labels = rows, 0, 0, 0
-        self.parts: list[tuple[Any, Any, Any]] = []
-
-    def add(self, X: Any, codes: NDArray[Any]) -> None:
-        step = max(1, self.rows // SAMPLE)
-        part = X[-self.seen % step :: step]
-        if sp.issparse(part):
-            part = part.copy()
-            part.sum_duplicates()
-            part.eliminate_zeros()
-            self.parts.append((np.diff(part.indptr), part.indices, part.data))
-        else:
-            filled = part != 0.0
-            self.parts.append((filled.sum(axis=1), np.nonzero(filled)[1], part[filled]))
-        self.labels = zlib.crc32(codes.astype(np.int64).tobytes(), self.labels)
-        self.columns, self.seen = X.shape[1], self.seen + X.shape[0]
-
-    def __str__(self) -> str:
-        crc = zlib.crc32(f"{self.rows}x{self.columns}".encode())
-        for pieces, dtype in zip(zip(*self.parts, strict=True), (int, int, float), strict=True):
-            crc = zlib.crc32(np.concatenate(pieces).astype(dtype).tobytes(), crc)
-        return f"{crc:08x}-{self.labels:08x}"
+    n, d = rows.shape
+    part: Any = rows[:: max(1, n // SAMPLE)]
+    if sp.issparse(part):
+        part = part.copy()
+        part.sum_duplicates()
+        part.eliminate_zeros()
+        pieces = np.diff(part.indptr), part.indices, part.data
+    else:
+        filled = part != 0.0
+        pieces = filled.sum(axis=1), np.nonzero(filled)[1], part[filled]
+    crc = zlib.crc32(f"{n}x{d}".encode())
+    for piece, dtype in zip(pieces, (int, int, float), strict=True):
+        crc = zlib.crc32(piece.astype(dtype).tobytes(), crc)
+    return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"
 
 
 def digest_of(T: Any) -> str:

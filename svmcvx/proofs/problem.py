@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.proofs.format import Proof, fingerprint
 from svmcvx.proofs.intervals import Floats, Rows
-from svmcvx.proofs.statement import Statement
 
 
 class ProofRejected(Exception):
@@ -43,7 +42,7 @@ def matrix_of(X: Any, name: str) -> Any:
             raise TypeError
         matrix = matrix.astype(np.float64, copy=False)
     except (TypeError, ValueError):
-        raise DataError(f"{name} must be a real matrix, one observation a row") from None
+        raise DataError(f"{name} must be a real matrix in memory, one observation a row") from None
     if sp.issparse(matrix):
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -56,8 +55,8 @@ def dense(part: Any) -> Floats:
     return np.asarray(part.toarray() if sp.issparse(part) else part)
 
 
-def codes_of(labels: NDArray[Any], classes: tuple[Any, ...], start: int = 0) -> Rows:
-    """Return the positions of labels among the classes; the first is the label of row `start`."""
+def codes_of(labels: NDArray[Any], classes: tuple[Any, ...]) -> Rows:
+    """Return the positions of labels among the classes, all of which have some."""
     known = {label: code for code, label in enumerate(classes)}
     try:
         codes = np.array([known.get(label, -1) for label in labels.tolist()], dtype=np.intp)
@@ -65,28 +64,12 @@ def codes_of(labels: NDArray[Any], classes: tuple[Any, ...], start: int = 0) -> 
         raise DataError("y must hold one label a row, a number or a string") from None
     for row in np.flatnonzero(codes < 0)[:1]:
         label = labels.tolist()[row]
-        raise other_data(f"the label of row {start + row}, {label!r}, is not among its labels")
-    return codes
-
-
-def require_all(present: Any, classes: tuple[Any, ...]) -> None:
+        raise other_data(f"the label of row {row}, {label!r}, is not among its labels")
+    present = set(codes.tolist())
     for code, label in enumerate(classes):
         if code not in present:
             raise other_data(f"no row has its label {label!r}")
-
-
-def multipliers_of(statement: Statement, u: Floats, weight: Floats, whole: float) -> Floats:
-    """Return the multipliers by margins, for p > 1 or ODM; all within their bounds are valid."""
-    numbers = statement.hyperparameters
-    with np.errstate(over="ignore", invalid="ignore"):
-        if statement.formulation == "odm":
-            C1, C2, D = numbers.values()
-            slopes = C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0)
-            value = 2.0 * weight / whole * slopes
-        else:
-            C, p = numbers["C"], numbers["p"]
-            value = C * weight * p * np.maximum(1.0 - u, 0.0) ** (p - 1.0)
-    return np.where(np.isfinite(value), value, 0.0)
+    return codes
 
 
 def given_by_the_model(proof: Proof) -> str:
@@ -174,10 +157,18 @@ class Problem:
         return np.asarray(self.proof.dual[name][self.index])
 
     def _given_by_the_model(self) -> Floats:
+        """Return multipliers by the margins; all that are within their bounds are valid."""
         with np.errstate(over="ignore", invalid="ignore"):
             scores = self.X[self.index] @ self.proof.model["coef"] + bias_of(self.proof)
             u = self.signs * scores
-            part = multipliers_of(self.statement, u, self.weight, float(self.weight.sum()))
+            if self.formulation == "odm":
+                C1, C2, D = self.statement.hyperparameters.values()
+                slopes = C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0)
+                part = 2.0 * self.weight / self.weight.sum() * slopes
+            else:
+                C, p = self.number("C"), self.number("p")
+                part = C * self.weight * p * np.maximum(1.0 - u, 0.0) ** (p - 1.0)
+            part = np.where(np.isfinite(part), part, 0.0)
             sums = [float(part[self.signs == sign].sum()) for sign in (-1.0, 1.0)]
             if self.free and min(sums) > 0:
                 part *= np.where(self.signs > 0, min(sums) / sums[1], min(sums) / sums[0])

@@ -353,7 +353,7 @@ def test_what_cannot_be_guaranteed_is_refused_with_the_reason():
     K, solution = X @ X.T, sx.fast.psvm(X, y, C=1.0, p=2.0)
     added = sx.psvm_primal(X, y, C=1.0, p=2.0)
     constrained = sx.solve(added.with_constraints([added.var_dict["w"] >= 0]))
-    blocks = replace(solution, evidence=replace(solution.evidence, weight=None))
+    blocks = replace(solution, evidence=None)
     bare = replace(solution, dual={})
     definite = "positive semidefinite on new rows"
     cases = [

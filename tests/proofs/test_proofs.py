@@ -385,6 +385,22 @@ def test_an_infinite_upper_end_claims_nothing_of_the_model():
     assert not verify(replace(solution.proof(), upper=1.0), X, y).holds
 
 
+@pytest.mark.parametrize("weight", [None, np.arange(X.shape[0]) % 3 * 0.7])
+def test_the_model_gives_the_multipliers_of_smooth_losses(weight):
+    for solve, settings in (
+        (FAST.psvm, {"C": 0.5, "p": 1.5}),
+        (FAST.psvm, {"C": 0.5, "p": 2.0, "intercept": "penalised"}),
+        (FAST.odm, ODM),
+    ):
+        honest = solve(X, Y, sample_weight=weight, tol=1e-11, **settings).proof()
+        proof = replace(honest, dual={}, lower=honest.lower * (1.0 - 1e-7))
+        for method in ("balls", "a-priori"):
+            found = verify(proof, X, Y, method=method)
+            assert found, found.why
+            assert found.checked == ("lower", "upper")
+            assert not verify(replace(proof, lower=proof.upper), X, Y, method=method)
+
+
 # Statements that were proved and expected
 
 

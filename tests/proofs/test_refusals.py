@@ -16,10 +16,9 @@ from coverage import Coverage
 
 import svmcvx as sx
 from svmcvx.proofs import Proof, checker, fingerprint, margin, read_proof, verify, write_proof
-from svmcvx.proofs.blocks import described
 from svmcvx.proofs.checker import score_ends
 from svmcvx.proofs.indicator import LARGEST
-from tests.proofs.forgeries.corpus import blocks_of, forgeries
+from tests.proofs.forgeries.corpus import forgeries
 from tests.proofs.forgeries.honest import SOLUTIONS, TEST, X, Y
 from tests.proofs.test_search_proofs import EXAMPLE, WRONG, changed_tree, example, of_size
 
@@ -90,15 +89,6 @@ def changed(**model):
     return replace(proof(), model=proof().model | model)
 
 
-def in_blocks(*blocks, labels=Y):
-    """A check of rows that come in these blocks."""
-    return verify(
-        proof(),
-        sx.RowBlocks([lambda block=block: block for block in blocks], labelled=False),
-        labels,
-    )
-
-
 def ends_that_cross():
     """A check whose lower end is wrong: neither end is believed."""
     upper, lower = margin.FAMILY["psvm"]
@@ -159,19 +149,9 @@ PROVOKED = {
     "proves nothing of these scores: the multiplier of row 0 is -1.0": lambda _: score_ends(
         replace(proof(), dual={"alpha": -np.ones(Y.size)}), X, Y, TEST
     ),
-    "rows in blocks are checked in doubles": lambda _: verify(
-        proof(), blocks_of(X, Y), Y, method="balls"
+    "X must be a real matrix in memory": lambda _: verify(
+        proof(), sx.RowBlocks([lambda: (X, Y)], labelled=True), Y
     ),
-    "block 1 must be a real matrix": lambda _: in_blocks(X[:10], np.full((14, 2), "one")),
-    "block 1 contains NaN": lambda _: in_blocks(X[:10], np.full((14, 2), np.nan)),
-    "block 1 has 14 rows but not as many labels": lambda _: in_blocks(
-        X[:10], X[10:], labels=Y[:-1]
-    ),
-    "they have 24 rows or more and 3 columns": lambda _: in_blocks(np.ones((24, 3))),
-    "X has 23 rows, the solution is of 24": lambda _: described(
-        blocks_of(X[1:], Y[1:]), None, 24, (-1, 1)
-    ),
-    "the label of row 0, -1, is not among": lambda _: described(blocks_of(X, Y), None, 24, (0, 1)),
     "as a matrix of balls, of at most": lambda _: many_rows(),
     "flint is not installed": without_flint,
     "no check of 'hard_margin' in doubles": lambda _: in_doubles("hard margin"),
@@ -182,7 +162,7 @@ PROVOKED = {
     "the statement of a proof must be a Statement, got dict": lambda _: replace(
         proof(), statement={}
     ),
-    "X must be a real matrix, one observation a row$": lambda _: verify(proof(), X[0], Y),
+    "X must be a real matrix in memory, one observation a row$": lambda _: verify(proof(), X[0], Y),
     "y has 23 labels but X has 24 rows": lambda _: verify(proof(), X, Y[:-1]),
     "X contains NaN or infinity": lambda _: verify(proof(), np.where(X.max() == X, np.nan, X), Y),
     "y must hold one label a row": lambda _: verify(proof(), X, unhashable()),
@@ -243,8 +223,8 @@ def test_every_reason_is_given(tmp_path):
     try:
         for content, data, y, _, T in files:
             path.write_bytes(content)
-            for rows, method in ((data, "auto"), (data, "a-priori"), (blocks_of(data, y), "auto")):
-                refused(partial(verify, path, rows, y, test=T, method=method))
+            for method in ("auto", "a-priori"):
+                refused(partial(verify, path, data, y, test=T, method=method))
         for number, action in enumerate(PROVOKED.values()):
             folder = tmp_path / str(number)
             folder.mkdir()

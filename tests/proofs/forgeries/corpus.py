@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import svmcvx as sx
-
 from .archive import File
 from .honest import honest
 
@@ -116,9 +114,3 @@ def both(*changes: Change) -> Change:
             one(file)
 
     return change
-
-
-def blocks_of(X: Any, y: np.ndarray) -> sx.RowBlocks:
-    """The same data as two blocks of rows."""
-    half = len(y) // 2
-    return sx.RowBlocks([lambda: (X[:half], y[:half]), lambda: (X[half:], y[half:])], labelled=True)
