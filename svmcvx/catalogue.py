@@ -198,7 +198,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "psvm",
                 f"{_FAST}.margin.psvm",
-                only={"exponent": "power"},
                 path=("C", "p"),
                 second_opinion_up_to=_QUADRATIC,
                 methods="kernels: pSMO, Newton on a low-rank factor; linear: Newton, active sets",
@@ -234,7 +233,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "conic",
                 f"{_FAST}.conic_loss.conic",
-                only={"form": "reduced"},
                 path=("lam", "kappa"),
                 second_opinion_up_to=_SEMIDEFINITE,
                 methods="low-rank Newton on the semidefinite relaxation, λ and κ forms",
@@ -254,7 +252,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "odm",
                 f"{_FAST}.margin_distribution.solvers",
-                only={"form": "signed"},
                 path=("C1", "C2", "D"),
                 second_opinion_up_to=_QUADRATIC,
                 methods="Newton, dual coordinate descent; kernels by coordinate descent or Newton",

@@ -25,10 +25,6 @@ class ConicSVMClassifier(BinaryClassifier):
         is given.
     kappa : float, optional
         Share of the observations that may have a margin below 1, in [0, 0.5].
-    form : "reduced" or "paper"
-        Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved
-        by the general route. With a kernel the program has a block of the order n, which is for
-        some sixty observations at most.
 
     Examples
     --------
@@ -44,7 +40,6 @@ class ConicSVMClassifier(BinaryClassifier):
     lam: float = 1.0
     kappa: float | None = None
     intercept: bool | str = True
-    form: str = "reduced"
 
     def _settings(self) -> dict[str, Any]:
         lam = check_number(self.lam, "lam")

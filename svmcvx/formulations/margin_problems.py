@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 
 from svmcvx.arguments import INTERCEPTS
-from svmcvx.data import check_choice, check_costs, check_number, check_numbers
+from svmcvx.data import check_costs, check_number, check_numbers
 from svmcvx.errors import BuildError
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, HardMargin, kind_of_psvm
@@ -22,20 +22,14 @@ from svmcvx.kernels import KernelLike
 
 Problem = TypeVar("Problem", bound=FormulationProblem)
 
-EXPONENTS = ("power", "rational")
 
-
-def _loss_epigraph(
-    size: cp.Variable, power: float, exponent: str
-) -> tuple[cp.Expression, list[cp.Constraint], str]:
-    """Return a bound of ``size**power`` elementwise, its constraints, and their cone."""
-    if exponent == "rational":
-        return cp.power(size, power, approx=True), [], "second-order cones, rational exponent"
+def _loss_epigraph(size: cp.Variable, power: float) -> tuple[cp.Expression, cp.Constraint]:
+    """Return a bound of ``size**power`` elementwise, and the power cone that states it."""
     if not 0.0 < 1.0 - 1.0 / power < 1.0:
         raise BuildError("p is too large for a power cone; use fast.psvm, or a p below 1e15")
     t = cp.Variable(size.shape, name="t")
     ones = np.ones(size.shape)
-    return t, [cp.PowCone3D(t, ones, size, 1.0 / power).set_label("power")], "power cone"
+    return t, cp.PowCone3D(t, ones, size, 1.0 / power).set_label("power")
 
 
 class PSVMPrimal(FormulationProblem):
@@ -57,11 +51,9 @@ def _statement(
     kernel: KernelLike,
     sample_weight: Any,
     intercept: str,
-    exponent: str,
     indefinite: str,
 ) -> PSVM:
     C, p = check_numbers(C=C, p=p)
-    check_choice(exponent, "exponent", EXPONENTS)
     rule: dict[str, Any] = {"own": "free", "kinds": INTERCEPTS}
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite, **rule)
     check_costs(C, space.data.weight)
@@ -77,7 +69,6 @@ def psvm_primal(
     p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
-    exponent: str = "power",
     intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMPrimal:
@@ -95,9 +86,6 @@ def psvm_primal(
         Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.C``.
     p : float
         Exponent of the hinge, any real number of at least 1, the default.
-    exponent : "power" or "rational"
-        State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order
-        cones with the nearest rational exponent, which is another problem and shows up as a gap.
     intercept : "free", "penalised" or "none"
         A free intercept; that of a constant feature, which is penalised like the others, as in
         LIBLINEAR; or none. The statement of the last two is
@@ -119,7 +107,7 @@ def psvm_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = _statement(X, y, C, p, kernel, sample_weight, intercept, exponent, indefinite)
+    statement = _statement(X, y, C, p, kernel, sample_weight, intercept, indefinite)
     data, L = statement.space.data, statement.space.factor
     require_conic_memory(L, "pSVM primal")
     C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
@@ -135,9 +123,9 @@ def psvm_primal(
     elif statement.p == 2:
         loss, cone = cp.sum_squares(cp.multiply(np.sqrt(data.weight), xi)), "quadratic"
     else:
-        t, power, cone = _loss_epigraph(xi, statement.p, exponent)
-        loss = data.weight @ t
-        constraints += power
+        t, power = _loss_epigraph(xi, statement.p)
+        loss, cone = data.weight @ t, "power cone"
+        constraints.append(power)
     value = 0.5 * cp.sum_squares(w) + C_parameter * loss
     problem = PSVMPrimal(cp.Minimize(value), constraints, statement, [C_parameter])
     problem.cone = cone
@@ -153,7 +141,6 @@ def psvm_dual(
     p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
-    exponent: str = "power",
     intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMDual:
@@ -171,7 +158,7 @@ def psvm_dual(
 
     Parameters
     ----------
-    X, y, C, p, exponent, intercept
+    X, y, C, p, intercept
         As for :func:`psvm_primal`; a precomputed kernel takes the Gram matrix as `X`.
 
     Returns
@@ -191,7 +178,7 @@ def psvm_dual(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = _statement(X, y, C, p, kernel, sample_weight, intercept, exponent, indefinite)
+    statement = _statement(X, y, C, p, kernel, sample_weight, intercept, indefinite)
     data, s, p = statement.space.data, statement.space.data.weight, statement.p
     C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
     beta = cp.Variable(data.n, name="beta")
@@ -208,9 +195,10 @@ def psvm_dual(
         value -= C_parameter * cp.sum_squares(cp.multiply(np.sqrt(s), beta))
         cone = "quadratic"
     else:
-        t, power, cone = _loss_epigraph(beta, p / (p - 1.0), exponent)
+        t, power = _loss_epigraph(beta, p / (p - 1.0))
         value -= C_parameter * ((p - 1.0) * (s @ t))
-        constraints += power
+        constraints.append(power)
+        cone = "power cone"
     problem = PSVMDual(cp.Maximize(value), constraints, statement, [C_parameter])
     problem.cone, problem.alpha = cone, cp.multiply(p * s, beta) * C_parameter
     return problem

@@ -1,7 +1,5 @@
 """The pSVM and the hard margin: the statement against other writings, the bias, multipliers."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,15 +10,8 @@ from svmcvx.data import binary_data
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.margin import PSVM, HardMargin, PenalisedPSVM, best_bias
 from tests.conftest import make_data
-from tests.intervals import overlap
 
 X, Y = make_data(n=36)
-
-
-def certified(X, y, C, p, tol=1e-6, build=sx.psvm_dual, **keywords):
-    certificate = sx.solve(build(X, y, C=C, p=p, **keywords)).certificate
-    assert certificate.is_certified(tol), certificate
-    return certificate
 
 
 # Bias
@@ -43,21 +34,6 @@ def test_the_best_bias_is_a_minimiser(points, p, weighted):
 
     trial = np.concatenate([np.linspace(-12, 12, 481), b + np.array([-1e-3, 1e-3, -1e-6, 1e-6])])
     assert loss(b) <= min(loss(at) for at in trial) * (1 + 1e-9) + 1e-12
-
-
-# The problems themselves
-
-
-def test_a_rational_exponent_is_another_problem():
-    # Its certificate is that of the exact exponent, whatever the cones state.
-    p = 1 + 1 / math.pi
-    exact = certified(X, Y, 1.0, p)
-    for build in (sx.psvm_primal, sx.psvm_dual):
-        problem = build(X, Y, C=1.0, p=p, exponent="rational")
-        assert "rational" in problem.cone
-        approximate = sx.solve(problem).certificate
-        overlap(approximate, exact)
-        assert approximate.is_certified(1e-4)
 
 
 # Hard margin
