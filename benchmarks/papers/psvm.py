@@ -32,7 +32,7 @@ from benchmarks.papers.trials import accepted, binary_sets, trials
 from svmcvx import RBF, DataError, Exponential, Guarantee, PSVMClassifier
 from svmcvx.datasets import load
 from svmcvx.experiments import Split, Study, select, study
-from svmcvx.experiments.fit import exact_scores
+from svmcvx.experiments.fit import Part, exact_scores
 from svmcvx.experiments.store import Row
 
 SEED = 42
@@ -256,7 +256,7 @@ def _tied(line: dict[str, Any], task: dict[str, Any], run: Run) -> dict[str, Any
     search = select(machine, {"C": COSTS}, X, y, store=run.options.get("store"), **how)
     tied = search.loc[search["may_be_best"], "param_C"].tolist()
     fits = [clone(machine).set_params(C=C).fit(X, y) for C in tied]
-    each = [exact_scores(one, X, y, *test, ("accuracy",))[0] for one in fits]
+    each = [exact_scores(one, Part(X, y, *test), ("accuracy",))[0] for one in fits]
     ends = [[one[f"accuracy_{end}"] for one in each] for end in ("lower", "upper")]
     cells = exact_cells("", min(ends[0]), max(ends[1]), unit=100.0, decimals=2)
     return {
