@@ -120,9 +120,10 @@ def _complain(text: str, style: str = "red") -> None:
     spelled = [(p.name, p.opts[0]) for one in commands.values() for p in one.params]
     options = {name: option for name, option in spelled if option.startswith("--")}
     names = "|".join(options)
-    text = " ".join(text.split())
+    lists = re.compile(r"(?<==)\['([^]]*)'\]")
+    text = lists.sub(lambda found: repr(found[1].replace("', '", ",")), " ".join(text.split()))
     for pattern in (
-        rf"(?<![\w.:,(-])({names})=\[?'([^']*)'\]?",
+        rf"(?<![\w.:,(-])({names})='([^']*)'",
         rf"^({names})(?= (?:must|cannot|has|names|needs|sets)\b)()",
         rf"(?:(?<=neither )|(?<=path or ))({names})()",
     ):

@@ -303,42 +303,32 @@ def _separator(path: Path) -> str:
 
 def _refuse(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
     """Raise for columns of dates, of numbers but for some values, or of names, unless kept."""
-    naming = []
-    for column in features:
-        if column in keep:
-            continue
-        there = features[column].dropna()
-        text = there.astype(str) if _is_text(there) else None
-        if text is not None and len(text) and text.str.fullmatch(DATE).all():
-            raise DataError(
-                f"column {column!r} of {name} holds dates or times such as {text.iloc[0]!r}; leave"
-                f" it out by drop=[{column!r}], make numbers of it, such as days, or use each value"
-                f" as a category by keep=[{column!r}]"
-            )
-        marked = text is not None and len(text) and text.str.fullmatch(MARKED).all()
-        if text is not None and (marked or (text.nunique() >= FEW_ROWS and _mostly_numbers(text))):
-            strange = text[~_numbers(text)]
-            raise DataError(
-                f"column {column!r} of {name} holds numbers but for {len(strange)} values such as"
-                f" {strange.iloc[0]!r}; write them as numbers, leave the column out by"
-                f" drop=[{column!r}], or use each value as a category by keep=[{column!r}]"
-            )
-        if _names_rows(features[column]):
-            naming.append(str(column))
-        elif text is not None and text.nunique() >= max(FEW_ROWS, len(text) / 5):
-            raise DataError(
-                f"column {column!r} of {name} holds {text.nunique()} texts in {len(text)} rows;"
-                f" leave it out by drop=[{column!r}], or use each as a category by"
-                f" keep=[{column!r}]"
-            )
-    if naming:
-        several = len(naming) > 1
+    reasons = {str(column): _oddity(features[column]) for column in features if column not in keep}
+    if refused := [column for column, reason in reasons.items() if reason]:
+        them = "them" if len(refused) > 1 else "it"
+        said = listed(f"column {column!r} {reasons[column]}" for column in refused)
         raise DataError(
-            f"{name}: the column{'s' * several} {', '.join(map(repr, naming))}"
-            f" seem{'s' * (not several)} to number or name the rows; leave"
-            f" {'them' if several else 'it'} out by drop={naming!r}, or use"
-            f" {'them' if several else 'it'} as features by keep={naming!r}"
+            f"{name}: {said}; leave {them} out by drop={refused!r}, make numbers of {them}, or use"
+            f" {them} as features, text as categories, by keep={refused!r}"
         )
+
+
+def _oddity(column: pd.Series) -> str:
+    """Return what keeps a column from being a plain feature, or nothing."""
+    there = column.dropna()
+    text = there.astype(str) if _is_text(there) else None
+    if text is not None and len(text):
+        if text.str.fullmatch(DATE).all():
+            return f"holds dates or times such as {text.iloc[0]!r}"
+        marked = text.str.fullmatch(MARKED).all()
+        if marked or (text.nunique() >= FEW_ROWS and _mostly_numbers(text)):
+            strange = text[~_numbers(text)]
+            return f"holds numbers but for {len(strange)} values such as {strange.iloc[0]!r}"
+    if _names_rows(column):
+        return "seems to number or name the rows"
+    if text is not None and text.nunique() >= max(FEW_ROWS, len(text) / 5):
+        return f"holds {text.nunique()} texts in {len(text)} rows"
+    return ""
 
 
 def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -180,14 +180,16 @@ def test_failures_and_missing_certificates_are_in_the_exit_code(run):
 
 
 def test_warnings_about_a_table_are_lines(run):
-    columns = {"id": range(40), "colour": ["red", "blue", "?", "red"] * 10}
+    columns = {"id": range(40), "day": ["2024-01-31"] * 40, "colour": ["red", "blue", "?", "red"] * 10}
     columns |= {"x": np.sin(range(40)), "y": [0, 0, 1, 1] * 10}
     pd.DataFrame(columns).to_csv("t.csv", index=False)
     line = "compare t.csv --models psvm:p=2"
     assert "--target must name the column of the labels in t.csv; it has id," in run(line)[2]
     code, _, err = run(f"{line} --target y")
     assert (code, len(err.splitlines())) == (2, 1)
-    assert "leave it out by --drop id, or use it as features by --keep id" in err
+    assert "leave them out by --drop id,day, make numbers" in err
+    assert "by --keep id,day" in err
+    line += " --drop day"
     code, _, err = run(f"{line} --target y --drop id")
     assert code == 2
     assert "20 values are missing" in err
