@@ -96,7 +96,8 @@ def compare(
         Values of a hyper-parameter, as in C=0.1,1,10, of which each model that has it takes the
         best in the training part; ranges as for select. May be repeated.
     plot : path
-        Picture to write: decision regions for two features, else margin distributions.
+        Picture to write: decision regions of two features, confusion matrices of several classes,
+        else margin distributions.
     """
     out = Outputs("compare", given)
     check_writable(plot, given.store)
@@ -147,19 +148,26 @@ def _draw(path: Path, found: Any, data: Dataset) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from sklearn.metrics import ConfusionMatrixDisplay
 
     from svmcvx import plot
 
     models, part = found.estimators, found.part
-    if data.X.shape[1] == 2 and not sp.issparse(data.X):
+    test = (part.X_test, part.y_test, "test part")
+    *rows, where = test if part.y_test.size else (part.X, part.y, "training data")
+    flat = data.X.shape[1] == 2 and not sp.issparse(data.X)
+    if flat or data.classes.size > 2:
         size = (5.2 * len(models), 4.6)
         figure, axes = plt.subplots(1, len(models), figsize=size, squeeze=False, layout="tight")
         for ax, (name, model) in zip(axes[0], models.items(), strict=True):
-            plot.decision_regions(model, part.X, part.y, ax=ax, title=name)
+            if flat:
+                plot.decision_regions(model, part.X, part.y, ax=ax, title=name)
+            else:
+                look: Any = {"ax": ax, "cmap": "Blues", "colorbar": False}
+                ConfusionMatrixDisplay.from_estimator(model, *rows, **look)
+                ax.set_title(f"{name}: {where}")
     else:
         figure, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
-        test = (part.X_test, part.y_test, "test part")
-        *rows, where = test if part.y_test.size else (part.X, part.y, "training data")
         plot.margin_distribution(models, *rows, ax=ax, title=f"{data.name}: margins on the {where}")
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -285,18 +285,27 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
     return {name: grid for name, grid in found.items() if grid}
 
 
+def conventions(models: Sequence[tuple[str, Any]], tuned: Mapping[str, Any]) -> dict[str, str]:
+    """Return those of each model, and that it has no grid where others are tuned."""
+    missing = "no grid: fitted as given" if tuned else ""
+    return {
+        name: ", ".join(filter(None, (fit.conventions(model), "" if name in tuned else missing)))
+        for name, model in models
+    }
+
+
 def _is_grid(value: Any) -> bool:
     several = isinstance(value, (list, tuple)) and len(value) > 0
     each = value if several else [value]
     return value is None or all(isinstance(part, Mapping) for part in each)
 
 
-def pair_of(data: Any, data_dir: Any = None) -> tuple[Any, Any]:
-    """Return features and labels of a name of a data set, a data set or a pair."""
+def parts_of(data: Any, data_dir: Any = None) -> tuple[Any, ...]:
+    """Return features, labels and perhaps names of columns of a data set, its name, or a pair."""
     if isinstance(data, (str, os.PathLike)):
         data = load(data, data_dir)
     if isinstance(data, Dataset):
-        return data.X, data.y
+        return data.X, data.y, data.feature_names
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise DataTypeError(
             "data must be the name of a data set, a Dataset, or features and labels (X, y), got a"
@@ -306,9 +315,9 @@ def pair_of(data: Any, data_dir: Any = None) -> tuple[Any, Any]:
     return tuple(data)
 
 
-def observed(X: Any, y: Any, missing: str, models: Sequence[tuple[str, Any]]) -> fit.Observations:
+def observed(models: Sequence[tuple[str, Any]], missing: str, *parts: Any) -> fit.Observations:
     """Return the data for models; raise if none of these can use them."""
-    data = fit.observations(X, y, missing)
+    data = fit.observations(missing, *parts)
     if isinstance(data.numbers, DataError) and not any(fit.prepares_itself(m) for _, m in models):
         raise data.numbers
     return data
@@ -498,7 +507,7 @@ def compare(
     how: dict[str, Any] = {"scale": scale, "missing": missing, "tol": tol, "seed": seed, "cv": cv}
     protocol = Protocol(repeats=1, metrics=metrics, guarantee=guarantee, **how)
     tuned, limit = grids(named, tune), check_time_limit(time_limit)
-    data = observed(*(pair_of(X) if y is None else (X, y)), missing, named)
+    data = observed(named, missing, *(parts_of(X) if y is None else (X, y)))
     rows = np.arange(data.labels.size)
     train, test = next(Split(split).parts(data.labels, seed)) if split else (rows, rows[:0])
     how = {"proofs": None if proofs is None else fit.check_folder(proofs), "protocol": protocol}
@@ -520,8 +529,9 @@ def compare(
     asked = metrics if guarantee else ()
     columns = [*FIRST, *metrics, *fit.ends_of(asked), *(["undecided"] if guarantee else [])]
     columns += [*LAST, *(["params", "tuning_fits", "tuning_certified"] if tuned else [])]
-    said = {name: {"model": name, "conventions": fit.conventions(model)} for name, model in named}
-    table = Comparison([row | said[name] for name, row in fitted.items()], columns=columns)
+    said = conventions(named, tuned)
+    named_rows = [r | {"model": n, "conventions": said[n]} for n, r in fitted.items()]
+    table = Comparison(named_rows, columns=columns)
     table.complete, table.reused = complete, reused
     table.certificates = {name: row.get("certificates", []) for name, row in fitted.items()}
     table.estimators = {n: row["_fitted"] for n, row in fitted.items() if "_fitted" in row}

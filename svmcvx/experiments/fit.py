@@ -130,7 +130,7 @@ class Observations:
         return self.numbers if is_pairwise(model) else prepared
 
 
-def observations(X: Any, y: Any, missing: str) -> Observations:
+def observations(missing: str, X: Any, y: Any, names: Sequence[str] = ()) -> Observations:
     """Return data of which some models may be unable to use the table, others the numbers."""
     if sp.issparse(X):
         table, labels = sp.csr_array(X), as_array(y, "y")
@@ -157,11 +157,11 @@ def observations(X: Any, y: Any, missing: str) -> Observations:
         table, values = _safe_indexing(table, complete), values[complete]
         absent = absent[complete]
         codes, classes = check_labels(classes[codes[complete]], complete.size)
-    return Observations(table, _numbers(table, values, absent, missing), codes, classes)
+    return Observations(table, _numbers(table, values, absent, missing, names), codes, classes)
 
 
 def _numbers(
-    table: Any, values: NDArray[Any], absent: NDArray[np.bool_], missing: str
+    table: Any, values: NDArray[Any], absent: NDArray[np.bool_], missing: str, names: Sequence[str]
 ) -> Features | DataError:
     """Return the table as numbers, or the reason why it cannot be."""
     try:
@@ -174,7 +174,7 @@ def _numbers(
         return error
     if missing == "median":
         return np.where(absent, np.nan, numbers)
-    columns = np.asarray(getattr(table, "columns", np.arange(values.shape[1])))
+    columns = np.asarray(getattr(table, "columns", names or range(values.shape[1])))
     where = columns[absent.any(axis=0)]
     return DataError(
         f"{int(absent.sum())} values are missing, in column{'s' if where.size > 1 else ''}"

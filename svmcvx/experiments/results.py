@@ -16,7 +16,7 @@ from scipy import stats
 
 import svmcvx
 from svmcvx.data import check_choice, check_number
-from svmcvx.display import MISSING, check_mark, html_block, html_fields
+from svmcvx.display import MISSING, aligned, check_mark, html_block, html_fields, quantity
 from svmcvx.errors import DataError, optional
 from svmcvx.experiments import statistics, tables
 from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS, ends_of
@@ -102,12 +102,20 @@ class Study:
             [{name: row.get(name) for name in columns} for row in rows], columns=columns
         ).astype(dict.fromkeys(numbers, float))
 
-    def __repr__(self) -> str:
+    def _size(self) -> str:
+        """Return the numbers of models, data sets and tasks in words."""
+        sizes = (len(self.models), len(self.datasets), len(self.frame))
+        return ", ".join(map(quantity, sizes, ("model", "data set", "task")))
+
+    def _heading(self) -> str:
         state = "" if self.complete else ", not complete"
-        return (
-            f"{type(self).__name__}({len(self.models)} models, {len(self.datasets)} data sets,"
-            f" {len(self.frame)} tasks{state})"
-        )
+        return f"{type(self).__name__}({self._size()}{state})"
+
+    def __repr__(self) -> str:
+        table = self.table()
+        rows = table.reset_index().to_numpy().tolist()
+        lines = aligned([self.metrics[0], *map(str, table)], rows)
+        return "\n".join([self._heading(), *lines, *self.notes()])
 
     def _repr_html_(self) -> str:
         certified, solves = self.solves()
@@ -119,7 +127,7 @@ class Study:
             *([("Models", " ".join(self.notes()))] if self.notes() else []),
             *([("Left out", f"{name}: {why}") for name, why in self.left_out.items()]),
         ]
-        return html_block(repr(self), html_fields(fields), tables.table_html(self.table()))
+        return html_block(self._heading(), html_fields(fields), tables.table_html(self.table()))
 
     # Tables
 

@@ -21,10 +21,11 @@ from svmcvx.experiments.comparison import (
     Rows,
     Split,
     Task,
+    conventions,
     grids,
     named_models,
     observed,
-    pair_of,
+    parts_of,
     task,
 )
 from svmcvx.experiments.results import Study
@@ -189,7 +190,7 @@ def study(
         left_out,
         complete,
         reused,
-        {name: fit.conventions(model) for name, model in named},
+        conventions(named, tuned),
     )
 
 
@@ -237,7 +238,7 @@ def _loaded(
                 f"datasets names {name!r} twice; pass a mapping with names of their own"
             )
         try:
-            data = observed(*pair_of(one, data_dir), protocol.missing, models)
+            data = observed(models, protocol.missing, *parts_of(one, data_dir))
             numbers, split = data.numbers, splits.get(name, splits["default"])
             if protocol.scale_by == "all" and not isinstance(numbers, DataError):
                 for _, step in fit.preparation(protocol.scale, protocol.missing, data.table):

@@ -153,6 +153,8 @@ def test_several_classes_have_a_certificate_for_each_pair_and_the_data_a_digest(
         assert pairs[end] == pytest.approx(sum(one[end] for one in pairs["certificates"]), 1e-14)
     assert "psvm(p=2): interval of the sum of 3 binary problems" in " ".join(out.split())
     assert len(single["certificates"][0]["classes"]) == 3
+    # A confusion matrix of each model, beside each other, at 150 dots an inch.
+    assert int.from_bytes(Path("p.png").read_bytes()[16:20], "big") == 2 * 5.2 * 150
     data = datasets.load("iris")
     assert content()["data"]["sha256"] == datasets.content_digest(data.X, data.y)
     assert content()["data"]["classes"] == {"setosa": 50, "versicolor": 50, "virginica": 50}
@@ -180,8 +182,12 @@ def test_failures_and_missing_certificates_are_in_the_exit_code(run):
 
 
 def test_warnings_about_a_table_are_lines(run):
-    columns = {"id": range(40), "day": ["2024-01-31"] * 40, "colour": ["red", "blue", "?", "red"] * 10}
-    columns |= {"x": np.sin(range(40)), "y": [0, 0, 1, 1] * 10}
+    columns = {"id": range(40), "day": ["2024-01-31"] * 40}
+    columns |= {
+        "colour": ["red", "blue", "?", "red"] * 10,
+        "x": np.sin(range(40)),
+        "y": [0, 0, 1, 1] * 10,
+    }
     pd.DataFrame(columns).to_csv("t.csv", index=False)
     line = "compare t.csv --models psvm:p=2"
     assert "--target must name the column of the labels in t.csv; it has id," in run(line)[2]
@@ -192,7 +198,7 @@ def test_warnings_about_a_table_are_lines(run):
     line += " --drop day"
     code, _, err = run(f"{line} --target y --drop id")
     assert code == 2
-    assert "20 values are missing" in err
+    assert "20 values are missing, in columns colour_blue, colour_red" in err
     assert "--missing drop" in err
     code, out, err = run(f"{line} --target y --drop id --missing drop")
     assert (code, err.splitlines()[0]) == (

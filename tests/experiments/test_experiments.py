@@ -366,6 +366,9 @@ def test_a_tuned_comparison_is_a_search_in_the_training_part():
         assert table.loc[name, "tuning_fits"] == 9
     assert table.loc["squared", "tuning_certified"] == 9
     assert (table.loc["odm", "params"], table.loc["odm", "tuning_fits"]) == ({}, 0)
+    given = table["conventions"].str.endswith(", no grid: fitted as given")
+    assert given.tolist() == [False, False, True]
+    assert r"parameters \\" in table.reset_index().latex()
     one = sx.compare(models, X, Y, tune={"svc": grid}, cv=3).set_index("model")
     assert one["tuning_fits"].tolist() == [0, 9, 0]
 

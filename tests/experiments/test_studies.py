@@ -57,6 +57,14 @@ def study():
     )
 
 
+def test_a_study_prints_its_table(study):
+    lines = repr(study).splitlines()
+    assert lines[0] == "Study(3 models, 3 data sets, 27 tasks)"
+    assert lines[1].split() == ["accuracy", *MODELS]
+    assert lines[2].split() == ["one", *" ".join(study.table().loc["one"]).split()]
+    assert "ridge: no grid: fitted as given." in lines
+
+
 # What a task does
 
 
