@@ -139,7 +139,7 @@ HEADS = {
         three(75),
         {
             "hinge": losses.slack,
-            "smoothed, δ = 0.5": lambda u: losses.smoothed_hinge(u, 0.5),
+            "smoothed, δ = 0.5": lambda u: 0.5 * (1 - u + np.hypot(1 - u, 0.5)),
             "logistic": losses.logistic,
         },
         {"lam": weights(-4, 1, 16), "p": [1.5, 2.0, 4.0, 8.0]},

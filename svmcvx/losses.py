@@ -59,17 +59,6 @@ def zero_one(u: Floats) -> Floats:
     return np.where(u < 1, 1.0, 0.0)
 
 
-def smoothed_hinge(u: Floats, delta: float) -> Floats:
-    r"""Return :math:`\tfrac12(a + \sqrt{a^2 + \delta^2})` with :math:`a = 1-u`."""
-    a = 1.0 - u
-    root = np.hypot(a, delta)
-    # (a + root)/2 cancels for a < 0.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(
-            a > 0, 0.5 * (a + root), np.where(root > a, 0.5 * delta**2 / (root - a), 0.0)
-        )
-
-
 def variance_multipliers(u: Floats, lam1: float, share: Floats) -> Floats:
     r"""Return the derivative :math:`\tau_i` of :math:`\lambda_1\sum_i c_i(u_i-\bar u)^2`."""
     derivative = 2.0 * lam1 * share * (u - float(share @ u))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
@@ -38,7 +38,7 @@ from svmcvx.data import (
 )
 from svmcvx.errors import BuildError, DataError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.binary import keys, parts, restricted
+from svmcvx.estimators.binary import BinaryClassifier, keys, parts, restricted
 from svmcvx.estimators.model_files import NO_ROWS, as_numbers, of_arrays, read_text_model
 from svmcvx.estimators.request import weighed
 from svmcvx.feature_space import LinearSpace, feature_space
@@ -46,8 +46,8 @@ from svmcvx.formulations.margin import PSVM, AbsoluteNormSVM, PenalisedPSVM
 from svmcvx.formulations.multiclass.losses import Softmax
 from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement
 from svmcvx.formulations.multiclass.statement import Regulariser, ScoreSpace
-from svmcvx.kernels import Kernel, Linear, as_kernel
-from svmcvx.model import KernelModel, LinearModel, Model
+from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
+from svmcvx.model import KernelModel, LinearModel, Model, OneVsModel
 
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
@@ -73,22 +73,23 @@ def certify(
     bound, and a solver of this package finds the lower one. The search does so for the problems
     that are not convex (0-1, ramp and l0).
 
-    Without it the model is one that scikit-learn has trained, whose problem follows from its
-    parameters. The lower bound is that of its own multipliers (``SVC``, ``NuSVC``, which solves the
-    problem of ``SVC`` at the C of its largest multiplier, of each pair of classes its own), of a
-    solver of this package (``LinearSVC``, which keeps no multipliers), or of the slopes of the
-    losses at the model or after some Newton steps (``penalty="l1"``, ``LogisticRegression``).
+    Without it the problem is that of the estimator's parameters. The lower bound is that of its own
+    multipliers (``SVC``, ``NuSVC``, which solves the problem of ``SVC`` at the C of its largest
+    multiplier, of each pair of classes its own), of a solver of this package (its own estimators,
+    ``LinearSVC``), or of the slopes of the losses at the model or after some Newton steps
+    (``penalty="l1"``, ``LogisticRegression``). For multipliers of your own:
+    ``problem.formulation.certify(model, {"alpha": ...})`` with the problem of a builder.
 
     Parameters
     ----------
-    estimator : SVC, NuSVC, LinearSVC or LogisticRegression, or any model
+    estimator : estimator of this package, SVC, NuSVC, LinearSVC, LogisticRegression, or any model
         Fitted, or a fitted pipeline that ends in one, with the data that the pipeline was fitted
         to. With `problem` any estimator with ``coef_`` or ``dual_coef_``, a pair ``(coef,
-        intercept)``, a mapping with ``coef`` or ``dual_coef`` (one a row of `X`, or of ``vectors``)
-        and ``intercept``, a linear layer of PyTorch, the path of a model file of LIBSVM or
-        LIBLINEAR, or a model of this package. Or a problem of a builder that was solved, with no
-        other argument. Of scikit-learn with any kernel of ``SVC`` that is positive semidefinite on
-        the data, precomputed and callable ones included. Numbers that the fitted estimator holds
+        intercept)``, a mapping with ``coef`` or signed ``dual_coef`` (one a row of `X`, or of
+        ``vectors``) and ``intercept``, a linear layer of PyTorch, the path of a model file of
+        LIBSVM or LIBLINEAR, or a model of this package. Or a problem of a builder that was solved,
+        with no other argument. ``SVC`` with any kernel that is positive semidefinite on the data,
+        precomputed and callable ones included. Numbers that the fitted estimator holds
         count as it holds them: ``gamma="scale"`` and the class weights of ``SVC`` and ``NuSVC`` are
         not computed again.
     X : array-like or sparse matrix of shape (n, d)
@@ -141,6 +142,10 @@ def certify(
         )
     if isinstance(estimator, Pipeline):
         estimator, X = _last_step(estimator, X)
+    if problem is None and isinstance(estimator, CertifiedClassifier):
+        # The model has the kernel, with its numbers.
+        bare = {"kernel": None} if hasattr(estimator, "kernel") else {}
+        problem = cast(CertifiedClassifier, clone(estimator)).set_params(**bare)
     if problem is not None:
         stated = _problem_named(problem, hyperparameters)
         return _certify_any(estimator, X, y, sample_weight, stated, classes)
@@ -181,8 +186,6 @@ def _last_step(pipeline: Pipeline, X: Any) -> tuple[Any, Any]:
 
 def _refuse_others(estimator: Any) -> None:
     name = type(estimator).__name__
-    if isinstance(estimator, CertifiedClassifier):
-        raise DataError(f"{name} has its certificate already: see its certificate_")
     if not isinstance(estimator, CERTIFIABLE) or isinstance(estimator, LogisticRegressionCV):
         raise DataError(
             "estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of"
@@ -457,44 +460,65 @@ def _certify_for(
     estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any
 ) -> Certificate:
     """Return a model's certificate for an estimator's problem, bounded by its fit."""
-    if isinstance(model, KernelModel) and getattr(estimator, "kernel", None) is None:
-        estimator.set_params(kernel=model.kernel)
-    plain = estimator._training_data(X, y, sample_weight)
-    solution = estimator._fit(plain).solution_
-    name, kind = type(estimator).__name__, solution.certificate.kind
-    if solution.parts:
-        raise DataError(
-            f"{name} makes one model of several binary problems; certify the model of two classes"
-        )
-    lower = solution.certificate.lower
-    if lower is None or kind == "local":
-        raise DataError(
-            f"{name} has found no lower bound of this problem, which is not convex; its search"
-            " proves one on fewer rows, or with a larger time_limit"
-        )
-    data = weighed(plain, estimator.class_weight_)
-    if model.classes.tolist() != data.labels.classes.tolist():
+    members: Sequence[Any] = model.members if isinstance(model, OneVsModel) else (model,)
+    several, kernelled = isinstance(model, OneVsModel), isinstance(members[0], KernelModel)
+    if kernelled and getattr(estimator, "kernel", None) is None:
+        estimator.set_params(kernel=members[0].kernel)
+    width = members[0].n_features if kernelled else members[0].coef.shape[0]
+    X = check_features(X, n_features=width)
+    plain, name = estimator._training_data(X, y, sample_weight), type(estimator).__name__
+    labels = plain.labels
+    if model.classes.tolist() != labels.classes.tolist():
         raise DataError(
             f"the model has the classes {model.classes.tolist()}, the data"
-            f" {data.labels.classes.tolist()}; they must agree"
+            f" {labels.classes.tolist()}; they must agree"
         )
-    own = {} if np.all(data.sample_weight == 1.0) else {"sample_weight": data.sample_weight}
-    statement: Any = estimator._request(plain).problem(data.X, data.labels, **own).formulation
+    if several != (isinstance(estimator, BinaryClassifier) and labels.classes.size > 2):
+        raise DataError(
+            f"{name} and the model do not divide the classes alike; certify the model of two"
+            " classes"
+        )
     # A model with another kernel is a point of another space, and its objective bounds nothing.
-    kernel, wanted = (getattr(one, "kernel", None) or Linear() for one in (model, statement))
-    if kernel != wanted:
+    request = estimator._request(plain)
+    wanted = request.settings.get("kernel") or Linear()
+    if (kernel := getattr(members[0], "kernel", None) or Linear()) != wanted:
         raise DataError(
             f"the model has the kernel {kernel}, the problem {wanted}; leave out the kernel to"
             " certify the model of a file or of this package for its own"
         )
-    bound = None
-    if kind != "convex":
-        statement, bound = replace(statement, kind=kind), SolverBound(lower, 0.0)
-    duals = [solution.dual] if solution.dual else []
-    try:
-        return check(statement, [model], duals, solver_bound=bound, own_models=False).certificate
-    except NotCertified as error:
-        raise DataError(f"the model cannot be certified on these data: {error}") from None
+    problems = iter([(np.arange(len(labels)), labels)])
+    if isinstance(model, OneVsModel):
+        estimator.set_params(multiclass=model.scheme)
+        problems = parts(labels, model.scheme)
+    solution = estimator._fit(plain).solution_
+    weights = cast(Floats, weighed(plain, estimator.class_weight_).sample_weight)
+    found = {}
+    for (key, bounded), member, (rows, part) in zip(
+        (solution.parts or {None: solution}).items(), members, problems, strict=True
+    ):
+        lower, kind = bounded.certificate.lower, bounded.certificate.kind
+        if lower is None or kind == "local":
+            raise DataError(
+                f"{name} has found no lower bound of this problem, which is not convex; its search"
+                " proves one on fewer rows, or with a larger time_limit"
+            )
+        if several and isinstance(wanted, Precomputed):
+            here = np.searchsorted(rows, member.support)
+            member = replace(member, support=here, n_features=rows.size)
+        weight = weights[rows]
+        own = {} if np.all(weight == 1.0) else {"sample_weight": weight}
+        X = restricted(plain.X, rows, wanted)
+        statement: Any = request.problem(X, part, **own).formulation
+        bound = None
+        if kind != "convex":
+            statement, bound = replace(statement, kind=kind), SolverBound(lower, 0.0)
+        duals = [bounded.dual] if bounded.dual else []
+        try:
+            checked = check(statement, [member], duals, solver_bound=bound, own_models=False)
+        except NotCertified as error:
+            raise DataError(f"the model cannot be certified on these data: {error}") from None
+        found[key] = checked.certificate
+    return certificate_of_sum(found) if several else found[None]
 
 
 def _as_model(model: Any, X: Any, labels: NDArray[Any], classes: Any, kernel: Any) -> Model:

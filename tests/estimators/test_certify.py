@@ -183,7 +183,6 @@ def test_models_without_a_certificate_say_why():
         sx.certify(pipeline[-1], X, Y)
     for estimator, message in (
         (GridSearchCV(SVC(), {"C": [1.0]}, cv=2), "best_estimator_"),
-        (sx.PSVMClassifier(), "certificate_"),
         (NuSVC(class_weight="balanced"), "this NuSVC has a class_weight"),
         (Perceptron(), "got Perceptron"),
         (LinearSVC(multi_class="crammer_singer"), "multi_class='ovr'"),
@@ -198,6 +197,32 @@ def test_models_without_a_certificate_say_why():
         sx.certify(SVC(), X, Y)
     with pytest.raises(sx.DataError, match="must be a fitted"):
         sx.certify("svc", X, Y)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        sx.PSVMClassifier(kernel="rbf", class_weight="balanced"),
+        sx.PSVMClassifier(p=2.0, multiclass="ovr"),
+        sx.PSVMClassifier(kernel="precomputed"),
+        sx.MulticlassSVMClassifier(),
+    ],
+)
+def test_machines_of_this_package_are_certified_for_their_own_problem(machine):
+    rows, labels = X[:40], np.arange(40) % 3
+    data = rows @ rows.T if machine.get_params().get("kernel") == "precomputed" else rows
+    machine.fit(data, labels)
+    found = sx.certify(make_pipeline(machine), data, labels)
+    assert found.upper == pytest.approx(machine.certificate_.upper, rel=1e-9)
+    assert found.parts.keys() == machine.certificate_.parts.keys()
+    assert found.is_certified(1e-6)
+    half = slice(0, 30)
+    part = data[half, half] if data is not rows else data[half]
+    if data is rows:
+        # The interval is about the data that are passed.
+        assert not sx.certify(machine, part, labels[half]).is_certified(1e-6)
+    with pytest.raises(sx.DataError, match="features"):
+        sx.certify(machine, part[:, :1] if data is rows else part, labels[half])
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -56,11 +56,6 @@ class LinearLoss(NamedTuple):
         """Bounds of the multipliers, relative to the weights."""
         return -math.inf if self.kind == BAND else 0.0, 1.0 if self.kind == HINGE else math.inf
 
-    @property
-    def quadratic_conjugate(self) -> tuple[float, float, float]:
-        r"""D, A and B of the conjugate :math:`D|\alpha| + (A\alpha_+^2 + B\alpha_-^2)/2c`."""
-        return (self.D, 0.5 / self.C1, 0.5 / self.C2) if self.kind == BAND else (0.0, 0.0, 0.0)
-
 
 def hinge_power(p: float) -> LinearLoss:
     return LinearLoss(HINGE if p == 1 else ENVELOPE if p < 2 else POWER, p=float(p))
