@@ -24,7 +24,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from svmcvx import fast
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.certificate import Certificate, SolverBound, certificate_of_sum, check
+from svmcvx.certificate import Certificate, Dual, SolverBound, certificate_of_sum, check
 from svmcvx.data import (
     BinaryData,
     CodedLabels,
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 # Estimators of scikit-learn whose problem follows from their parameters.
 CERTIFIABLE = (SVC, NuSVC, LinearSVC, LogisticRegression)
+# Coefficients of a logistic regression up to which its problem is solved for the lower bound.
+SOLVED = 600
 
 
 def certify(
@@ -375,13 +377,12 @@ def _certify_logistic(
     if halved:
         W, b = np.hstack([-W / 2, W / 2]), np.concatenate([-b / 2, b / 2])
     b = b + scores.centre @ W
-    points = [(W, b)]
-    if (polished := statement.polished(W, b)) is not None:
-        points.append(polished)
-    duals = []
-    for weights, biases in points:
-        slopes = statement.loss.multipliers(scores.differences(scores.X @ weights + biases))
-        duals.append({"alpha": scores.expand(data.weight[:, None] * slopes)})
+    slopes = statement.loss.multipliers(statement.differences(W, b))
+    duals: list[Dual] = [{"alpha": scores.expand(data.weight[:, None] * slopes)}]
+    if W.size <= SOLVED and not absolute:
+        how: Any = {"loss": "softmax", "lam": lam, "intercept": bool(fitted.fit_intercept)}
+        solved = fast.multiclass(X, labels, sample_weight=float(fitted.C) * weight, tol=1e-9, **how)
+        duals.append(dict(solved.dual))
     own = scores.model(W, b, np.ones(data.n, dtype=np.bool_))
     return check(statement, [own], duals, own_models=False).certificate
 

@@ -90,24 +90,6 @@ def test_balancing_leaves_no_multiplier_out_and_changes_little_where_little_is_m
 # The machines among each other, and elsewhere
 
 
-def test_biases_are_polished_where_weights_vanish():
-    """With so large a weight of the squares the probabilities are the shares of the classes."""
-    y = np.repeat([0, 1, 2], [7, 3, 2])
-    statement = sx.multinomial_lr(np.linspace(-1.0, 1.0, 12)[:, None], y, lam=1e13).formulation
-    _, b = statement.polished(np.zeros((1, 3)), np.zeros(3))
-    np.testing.assert_allclose(b - b[0], np.log([1.0, 3 / 7, 2 / 7]), rtol=1e-9)
-
-
-@pytest.mark.parametrize("loss", ["smoothed", "logistic", "softmax"])
-def test_smooth_losses_are_polished_to_rounding(loss):
-    X, y = clouds(2, n=60)
-    problem = sx.m3svm(X, y, lam=1e-3, p=4, loss=loss)
-    problem.solve(solver="CLARABEL", tol_gap_rel=1e-4, tol_gap_abs=1e-4, tol_feas=1e-4)
-    found, statement = problem.recover(), problem.formulation
-    assert min(statement.certify(found.models[0], dual).gap for dual in found.duals) < 1e-11
-    assert statement.objective(found.models[0]) < statement.objective(found.models[1])
-
-
 def test_two_classes_are_binary_machines():
     X, y = clouds(4, c=2)
     binary = value_of(sx.psvm_dual(X, y, C=1 / 0.4, p=1))

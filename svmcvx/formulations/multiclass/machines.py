@@ -54,7 +54,6 @@ from svmcvx.formulations.multiclass.losses import (
 from svmcvx.formulations.multiclass.statement import (
     MulticlassStatement,
     PairwiseStatement,
-    PenaltyDerivatives,
     Regulariser,
     ScoreSpace,
     dual_lengths,
@@ -149,20 +148,6 @@ class ClassicalStatement(MulticlassStatement):
         return self.minus_conjugate(alpha) - self.scores.gradient(alpha).W.squared_norm() / (
             exact(4.0 * curvature) * self.lam
         )
-
-    def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
-        curvature = self.regulariser.curvature(self.scores.data.c)
-        if curvature is None:
-            return None
-        d, factor = self.scores.X.shape[1], 2.0 * self.lam * curvature
-        W, b = point[:d], point[d:]
-        hessian = np.zeros(point.shape * 2)
-        hessian[:d, :, :d, :] = factor * np.eye(W.size).reshape(W.shape * 2)
-        # Free biases are determined up to a common shift: the term (Σb)²/2 selects those of sum 0.
-        hessian[d:, :, d:, :] = 1.0
-        gradient = np.vstack([factor * W, np.broadcast_to(b.sum(), b.shape)])
-        value = 0.5 * factor * float((W**2).sum()) + 0.5 * float(b.sum()) ** 2
-        return PenaltyDerivatives(value, gradient, hessian)
 
     def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
         """Return models, for the sum of absolute values sparser ones first."""
@@ -393,24 +378,6 @@ class M3SVM(PairwiseStatement):
                 factor = self.lam / max(float(dual_lengths(exact, self.norm).max()), self.lam)
                 points.append({"alpha": self.scores.expand(alpha * factor), "flow": exact * factor})
         return points
-
-    def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
-        if self.norm != 2 or self.p == 1:
-            return None
-        (d, c), P, p = (point.shape[0] - 1, point.shape[1]), self.P, self.p
-        V = point[:-1] @ P
-        size = lengths(V, self.norm)
-        value = self.lam * float((size**p).sum()) + self.eps * float((point**2).sum())
-        gradient = 2.0 * self.eps * point
-        gradient[:-1] += self.power_flow(point[:-1], self.lam, p) @ P.T
-        hessian = np.zeros((d + 1, c, d + 1, c))
-        for m in np.flatnonzero(size):
-            direction = V[:, m] / size[m]
-            block = np.eye(d) + (p - 2.0) * np.outer(direction, direction)
-            block *= self.lam * p * size[m] ** (p - 2.0)
-            hessian[:-1, :, :-1, :] += np.einsum("ij,k,l->ikjl", block, P[:, m], P[:, m])
-        squares = 2.0 * self.eps * np.eye(point.size)
-        return PenaltyDerivatives(value, gradient, hessian + squares.reshape(hessian.shape))
 
 
 def check_exponent(p: Any, *, infinite: bool) -> float:

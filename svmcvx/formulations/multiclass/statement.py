@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.linalg as sl
@@ -22,7 +22,6 @@ from svmcvx.certificate.bounded import (
     correctly_rounded,
     exact,
     parts_of,
-    quietly,
     row_maxima,
     row_sums,
     sqrt,
@@ -46,7 +45,6 @@ from svmcvx.formulations.base import (
 from svmcvx.formulations.multiclass.losses import LONGEST_MOVE, Domain, ScoreLoss, cut_off
 from svmcvx.formulations.optimal_intercepts import ClassSlacks, SumOfBounded
 from svmcvx.model import MulticlassModel
-from svmcvx.numerical import line_search
 from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
@@ -365,7 +363,7 @@ class MulticlassStatement(Formulation):
     def recover_from(
         self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]
     ) -> RecoveredPoints:
-        """Return models polished and as solved, and dual points near the solver's multipliers."""
+        """Return the model of the solver's point, and dual points near its multipliers."""
         weights = self.solved_weights(variables)
         points = RecoveredPoints([], [])
         if weights is None:
@@ -373,70 +371,13 @@ class MulticlassStatement(Formulation):
         flow = multipliers.get("pairs")
         flow = self.scores.unreduced(-np.asarray(flow)) if usable(flow) else None
         W, b = weights
-        # A common shift of the columns changes no difference, and norms are smallest without one.
-        centred = (W - W.mean(axis=1, keepdims=True), b - b.mean())
-        for point in (self.polished(*centred), centred if self.sums_to_zero else weights):
-            if point is not None:
-                W, b = point
-                points.models.extend(self.models(W, b))
-                for alpha in self.solved_multipliers(multipliers["margin"], W, b):
-                    points.duals.extend(self.dual_points(W, b, alpha, flow))
+        if self.sums_to_zero:
+            # A common shift of the columns changes no difference, and norms are least without one.
+            W, b = W - W.mean(axis=1, keepdims=True), b - b.mean()
+        points.models.extend(self.models(W, b))
+        for alpha in self.solved_multipliers(multipliers["margin"], W, b):
+            points.duals.extend(self.dual_points(W, b, alpha, flow))
         return points
-
-    def smooth_penalty(self, point: Floats) -> PenaltyDerivatives | None:
-        """Return P without losses at (W, b) stacked; None without second derivatives."""
-        return None
-
-    @quietly
-    def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
-        """Return P's minimum near (W, b) by Newton's method; None if not smooth or too large."""
-        biased, scores = self.scores.intercept != "none", self.scores
-        point = np.vstack([W, b]) if biased else W
-        # With more unknowns a Newton step takes more than a second.
-        if point.size > 600 or not self.loss.smooth:
-            return None
-        X = scores.X.toarray() if sp.issparse(scores.X) else scores.X
-        X = np.hstack([X, np.ones((X.shape[0], 1))]) if biased else X
-        s = self.weight[:, None]
-
-        def gradient(at: Floats, penalty: PenaltyDerivatives) -> Floats:
-            alpha = s * self.loss.multipliers(scores.differences(X @ at))
-            return np.asarray(penalty.gradient - X.T @ scores.coefficients(alpha))
-
-        for _ in range(30):
-            penalty = self.smooth_penalty(point)
-            if penalty is None:
-                return None
-            f, slope = scores.differences(X @ point), gradient(point, penalty)
-            hessian = (penalty.hessian + self._loss_hessian(X, f)).reshape(point.size, -1)
-            try:
-                step = -sl.cho_solve(sl.cho_factor(hessian), slope.ravel()).reshape(point.shape)
-            except (sl.LinAlgError, ValueError):
-                break
-            promised = -float((slope * step).sum())
-            if not promised > 0:
-                break
-
-            def derivative(t: float, at: Floats = point, step: Floats = step) -> float:
-                moved = at + t * step
-                penalty = cast(PenaltyDerivatives, self.smooth_penalty(moved))
-                return float((gradient(moved, penalty) * step).sum())
-
-            length = line_search(derivative, -promised)
-            point = point + length * step
-            rounding = 2.0 * math.ulp(float(s[:, 0] @ self.loss.value(f)) + penalty.value)
-            if length == 0.0 or promised <= rounding:
-                break
-        return (point[:-1], point[-1]) if biased else (point, b)
-
-    def _loss_hessian(self, X: Floats, f: Floats) -> Floats:
-        """Return the second derivatives of the losses, shape (r, c, r, c)."""
-        c, found = self.scores.data.c, []
-        for unit in np.eye(c):
-            df = self.scores.differences(np.broadcast_to(unit, (len(X), c)))
-            change = self.weight[:, None] * self.loss.curvature(f, df)
-            found.append([X.T @ (h[:, None] * X) for h in self.scores.coefficients(change).T])
-        return np.array(found).transpose(2, 1, 3, 0)
 
     def models(self, W: Floats, b: Floats, dual: Dual | None = None) -> list[MulticlassModel]:
         """Return models of weights and biases, those preferred first."""
@@ -621,14 +562,6 @@ class PairwiseStatement(MulticlassStatement):
             return np.asarray(lam * p * size ** (p - 1.0) * np.sign(V))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(size > 0, lam * p * size ** (p - 1.0) * (V / size), 0.0)
-
-
-class PenaltyDerivatives(NamedTuple):
-    """A penalty at a point of shape (r, c) with its derivatives, shapes (r, c) and (r, c, r, c)."""
-
-    value: float
-    gradient: Floats
-    hessian: Floats
 
 
 class Regulariser(Enum):
