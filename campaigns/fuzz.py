@@ -373,9 +373,7 @@ def others():
         (theory, "pairwise_margins", {"model": known["m3svm"]}),
         (plot, "decision_regions", {"model": known["linear"], **data}),
         (plot, "gap_trace", {"solutions": known["solution"]}),
-        (plot, "losses", {}),
         (plot, "margin_distribution", {"models": known["kernel"], **data}),
-        (plot, "pairwise_margins", {"model": known["m3svm"]}),
         (synthetic, "outlier_data", {"n": 10, "p": 2, "seed": 0, "sigma": 1.0}),
         (datasets, "load", {"name": "wine"}),
     ):

@@ -138,7 +138,13 @@ print(
 
 # %%
 figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
-_ = sx.plot.losses(gamma=(0.25, 1.0, 4.0), ax=ax, title="λ = 1")
+u = np.linspace(-2, 2, 401)
+for name in ("slack", "ramp", "zero_one"):
+    ax.plot(u, getattr(sx.losses, name)(u), "--", label=name.replace("_", " "))
+for gamma in (0.25, 1.0, 4.0):
+    ax.plot(u, sx.losses.conic_loss(u, gamma, 1.0), label=f"conic, γ = {gamma:g}")
+_ = ax.set(xlabel="margin u", ylabel="loss", title="λ = 1")
+_ = ax.legend()
 
 # %% [markdown]
 # A saturating loss is not convex, and its sum is not either; but $\|w\|^2$ plus the sum is, for

@@ -1,4 +1,4 @@
-"""Three classes in one problem, and the margins between them."""
+"""Three classes in one problem."""
 
 import matplotlib.pyplot as plt
 from sklearn.decomposition import PCA
@@ -9,6 +9,5 @@ import svmcvx as sx
 wine = sx.datasets.load("wine")
 X = PCA(2).fit_transform(scale(wine.X))
 machine = sx.M3SVMClassifier(lam=0.1, p=4).fit(X, wine.y)
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-sx.plot.decision_regions(machine, X, wine.y, ax=left)
-sx.plot.pairwise_margins(machine, ax=right)
+figure, ax = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+sx.plot.decision_regions(machine, X, wine.y, ax=ax)

@@ -1,30 +1,25 @@
-"""Curves: losses, gaps against time, what is certified over a range."""
+"""Curves: gaps against time, and what is certified over a range."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from svmcvx import losses as functions
 from svmcvx.arguments import documented
 from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
-from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.plot.style import (
     DASHES,
     MARKERS,
-    POSITIVE,
     by_name,
     class_colours,
     drawing_axes,
     entitle,
     ink,
     legend_below,
-    mixed,
-    paper,
 )
 from svmcvx.solution import Solution
 
@@ -37,58 +32,8 @@ NOT_WEIGHTS = ("p", "gamma", "D")
 
 
 @documented
-def losses(
-    gamma: Sequence[float] | float = (0.25, 1.0, 4.0),
-    *,
-    ax: Axes | None = None,
-    title: str | None = None,
-) -> Axes:
-    r"""Draw the conic loss for some γ, with the losses that it is compared with, as functions of
-    the margin u.
-
-    The conic loss has λ = 1; the others are those of :mod:`svmcvx.losses`: 0-1, hinge, ramp, ψ,
-    normalised sigmoid and rescaled hinge.
-
-    Source: [CepedaGomezHan], Figure 1, in one picture.
-
-    Parameters
-    ----------
-    gamma : sequence of float, or float
-        Positive parameters of the conic loss.
-    """
-    given = gamma if isinstance(gamma, (list, tuple, np.ndarray)) else [gamma]
-    values = [check_number(value, "gamma") for value in given]
-    ax = drawing_axes(ax)
-    u = np.linspace(-2.0, 2.0, 1201)
-    hues = class_colours(6)
-    others = {
-        "hinge": (functions.slack, hues[0], DASHES[0], 1.4),
-        "ramp": (functions.ramp, hues[0], DASHES[1], 2.2),
-        "ψ": (functions.psi, hues[2], DASHES[2], 1.6),
-        "normalised sigmoid": (functions.normalised_sigmoid, hues[4], DASHES[3], 1.4),
-        "rescaled hinge": (functions.rescaled_hinge, hues[5], DASHES[4], 1.4),
-    }
-    for name, (loss, colour, style, width) in others.items():
-        ax.plot(u, loss(u), linestyle=style, color=colour, linewidth=width, label=name)
-    for depth, value in zip(np.linspace(0.6, 1.0, len(values)), values, strict=True):
-        look: Any = {"color": mixed(POSITIVE, paper(ax), depth), "linewidth": 2.4}
-        ax.plot(u, functions.conic_loss(u, value, 1.0), label=f"conic, γ = {value:g}", **look)
-    ax.plot(u, functions.zero_one(u), color=ink(), linewidth=1.1, label="0-1")
-    ax.set_xlabel("margin u")
-    ax.set_ylabel("loss")
-    ax.set_xlim(-2, 2)
-    ax.set_ylim(-0.08, 3.1)
-    legend_below(ax)
-    return entitle(ax, title)
-
-
-@documented
 def gap_trace(
-    solutions: Mapping[str, Any] | Any,
-    *,
-    show: str = "gap",
-    ax: Axes | None = None,
-    title: str | None = None,
+    solutions: Mapping[str, Any] | Any, *, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Draw how the interval around the optimum closed over time, for one or several solutions.
 
@@ -99,16 +44,12 @@ def gap_trace(
     ----------
     solutions : mapping from str to Solution or fitted estimator
         Or one of these, named by its type. Those without a trace are drawn as their dot alone.
-    show : "gap" or "interval"
-        The relative gap on a logarithmic axis, or the interval itself as a band; its axis shows the
-        values since the gap is ≤ ½.
 
     Raises
     ------
     DataError
         If there is nothing to draw.
     """
-    check_choice(show, "show", ("gap", "interval"))
     named = {name: getattr(given, "solution_", given) for name, given in by_name(solutions).items()}
     wrong = [name for name, solution in named.items() if not isinstance(solution, Solution)]
     if wrong or not named:
@@ -119,7 +60,6 @@ def gap_trace(
     ax = drawing_axes(ax)
     from matplotlib.lines import Line2D
 
-    narrow: list[float] = []
     times: list[float] = []
     handles: list[Any] = []
     for place, (colour, (name, solution)) in enumerate(
@@ -135,28 +75,11 @@ def gap_trace(
         shown = None if solution.certificate.lower is None else marker
         line: dict[str, Any] = {"color": colour, "linestyle": dashes, "markersize": 4}
         handles.append(Line2D([], [], marker=shown, label=name, **line))
-        if show == "gap":
-            ax.plot(seconds, np.maximum(gaps, EPS), linewidth=1.5, label=name, **look)
-            if solution.certificate.lower is not None:
-                ax.plot(seconds[-1:], [max(solution.certificate.gap, EPS)], markersize=5, **dot)
-            continue
-        ax.fill_between(seconds, lower, upper, step="post", color=colour, alpha=0.25, linewidth=0)
-        ax.plot(seconds, upper, linewidth=1.4, label=name, **look)
-        ax.plot(seconds, lower, linewidth=1.4, **look)
-        bounds = [solution.certificate.upper, solution.certificate.lower]
-        known = [bound for bound in bounds if bound is not None]
-        ax.plot([seconds[-1]] * len(known), known, markersize=4, **dot)
-        narrow += [*known, *lower[gaps <= 0.5], *upper[gaps <= 0.5]]
+        ax.plot(seconds, np.maximum(gaps, EPS), linewidth=1.5, label=name, **look)
+        if solution.certificate.lower is not None:
+            ax.plot(seconds[-1:], [max(solution.certificate.gap, EPS)], markersize=5, **dot)
     _time_axis(ax, min(times), max(times))
-    if show == "gap":
-        ax.set_yscale("log")
-        ax.set_ylabel("relative gap")
-    else:
-        ax.set_ylabel("interval of the optimum")
-        # The first bounds of a solver can be off by orders of magnitude.
-        low, high = min(narrow), max(narrow)
-        pad = 0.05 * max(high - low, 1e-3 * max(abs(high), 1.0))
-        ax.set_ylim(low - pad, high + pad)
+    ax.set(yscale="log", ylabel="relative gap")
     legend_below(ax, handles)
     return entitle(ax, title)
 

@@ -32,7 +32,7 @@ from svmcvx.plot.style import (
     width_of,
 )
 from svmcvx.solution import Solution
-from svmcvx.theory import classifier_of, label_codes, model_behind
+from svmcvx.theory import classifier_of, label_codes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -283,65 +283,3 @@ def margin_distribution(
         ax.set_xlim(right=view)
     legend_below(ax)
     return entitle(ax, title)
-
-
-@documented
-def pairwise_margins(
-    model: Any, *, names: Any = None, ax: Axes | None = None, title: str | None = None
-) -> Axes:
-    r"""Draw the margins :math:`2/\|w_k-w_l\|` between classes as a heat map; the smallest is
-    framed.
-
-    See :func:`svmcvx.theory.pairwise_margins`.
-
-    Parameters
-    ----------
-    model : Solution, MulticlassModel or fitted estimator
-        With one vector of weights per class.
-    names : sequence of str, optional
-        Of the classes; their labels by default.
-    """
-    table = theory.pairwise_margins(model)
-    c = table.shape[0]
-    names = model_behind(model).classes if names is None else names
-    if isinstance(names, (str, bytes)) or np.ndim(names) != 1 or len(names) != c:
-        raise DataTypeError(
-            f"names must be a sequence of {c} strings, one per class, got {names!r}"
-        )
-    labels = [str(name) for name in names]
-    ax = drawing_axes(ax)
-    shown = np.ma.masked_invalid(table)
-    image = ax.imshow(shown, cmap="viridis")
-    ax.set_facecolor("none")
-    ax.figure.colorbar(
-        image, ax=ax, label="margin $2/\\Vert w_k - w_l\\Vert$"
-    ).outline.set_linewidth(0.5)
-    # In points, so that a number of a few digits fits into a cell; smaller ones are not written.
-    size = min(9.0, 0.7 * 72.0 * width_of(ax) / c / 4.0)
-    middle = 0.5 * (float(shown.min()) + float(shown.max())) if shown.count() else 0.0
-    for (row, column), text in zip(np.ndindex(c, c), _even(table), strict=True):
-        value = table[row, column]
-        if row == column or size < 4.5:
-            continue
-        # On the colour of the cell; an infinite margin has none.
-        colour = ("w" if value < middle else "k") if np.isfinite(value) else ink()
-        ax.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
-    for row, column in np.argwhere(table == shown.min()) if shown.count() else ():
-        x, y = np.array([[-1, 1, 1, -1, -1], [-1, -1, 1, 1, -1]]) * 0.47
-        ax.plot(column + x, row + y, color=POSITIVE, linewidth=2.0)
-    slanted = max(map(len, labels)) > 3
-    turned: Any = {"rotation": 45, "ha": "right"} if slanted else {}
-    ax.set_xticks(range(c), labels, rotation_mode="anchor", **turned)
-    ax.set_yticks(range(c), labels)
-    ax.set_xlabel("class")
-    ax.set_ylabel("class")
-    return entitle(ax, title)
-
-
-def _even(table: Floats) -> list[str]:
-    """Return the numbers of a table as text, row by row, with equal decimals."""
-    known = np.abs(table[np.isfinite(table) & (table != 0)])
-    if known.size and known.max() / known.min() >= 1e3:
-        return [f"{value:.1e}" if np.isfinite(value) else str(value) for value in table.ravel()]
-    decimals = max(0, 1 - math.floor(math.log10(known.min()))) if known.size else 0
-    return [f"{value:.{decimals}f}" for value in table.ravel()]

@@ -109,29 +109,6 @@ def test_margin_distributions_are_cumulative():
     assert ax.get_title() == "margins"
 
 
-def test_pairwise_margins_frame_the_smallest():
-    solution = sx.solve(sx.m3svm(POINTS, THREE, lam=0.1, p=4))
-    table = sx.theory.pairwise_margins(solution)
-    ax = sx.plot.pairwise_margins(solution, title="margins")
-    np.testing.assert_allclose(ax.images[0].get_array().filled(np.nan), table)
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "c"]
-    written = [text.get_text() for text in ax.texts]
-    assert len({len(text.partition(".")[2]) for text in written}) == 1, "even decimals"
-    known = np.sort(table[~np.eye(3, dtype=bool)])
-    np.testing.assert_allclose(sorted(map(float, written)), known, rtol=0.05)
-    framed = {
-        (round(line.get_ydata().mean() - 0.1), round(line.get_xdata().mean() - 0.1))
-        for line in ax.lines
-    }
-    assert framed == {tuple(place) for place in np.argwhere(table == np.nanmin(table))}
-    # Equal classes have no finite margin.
-    equal = sx.MulticlassModel(np.ones((2, 3)), np.zeros(3), np.arange(3), np.arange(2))
-    ax = sx.plot.pairwise_margins(equal, names=["x", "y", "z"])
-    assert {text.get_text() for text in ax.texts} == {"inf"}
-    assert not ax.lines
-    ax.figure.canvas.draw()
-
-
 # Bounds over time
 
 
@@ -149,16 +126,6 @@ def test_gap_traces_show_the_best_so_far_and_the_certificate():
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [np.nan, 4 / 5, 3 / 4])
 
 
-def test_a_band_holds_the_optimum():
-    ax = sx.plot.gap_trace({"pSMO": SOLVED}, show="interval")
-    upper, lower = (line.get_ydata() for line in ax.lines[:2])
-    certificate = SOLVED.certificate
-    assert np.nanmin(upper) >= certificate.lower * (1 - 1e-9)
-    assert np.nanmax(lower) <= certificate.upper * (1 + 1e-9)
-    low, high = ax.get_ylim()
-    assert low < certificate.lower <= certificate.upper < high
-
-
 def test_gaps_are_drawn_over_the_logarithm_of_time():
     long = traced([0.01, 1.0, 5.0], [3.0, 2.0, 4.0], [40.0, 3.0, 4.0])
     ax = sx.plot.gap_trace({"a": long})
@@ -170,19 +137,6 @@ def test_gaps_are_drawn_over_the_logarithm_of_time():
     assert all(one.x1 < two.x0 for one, two in pairwise(sorted(shown, key=lambda box: box.x0)))
     short = traced([1.0, 1.0, 5.0], [2.0, 2.0, 4.0])
     assert sx.plot.gap_trace({"a": short}).get_xscale() == "linear"
-
-
-def test_losses_are_those_of_the_package():
-    drawn = {line.get_label(): line.get_data() for line in sx.plot.losses(gamma=[2.0]).lines}
-    u, conic = drawn["conic, γ = 2"]
-    np.testing.assert_allclose(conic, sx.losses.conic_loss(u, 2.0, 1.0))
-    np.testing.assert_allclose(drawn["hinge"][1], sx.losses.slack(u))
-    u, error = drawn["0-1"]
-    np.testing.assert_array_equal(error, u < 1)
-    assert {"ramp", "ψ", "normalised sigmoid", "rescaled hinge"} <= drawn.keys()
-    assert len(sx.plot.losses(0.5).lines) == len(sx.plot.losses([0.5]).lines)
-    with pytest.raises(sx.DataError, match="gamma must be"):
-        sx.plot.losses(gamma=(-1.0,))
 
 
 # What all pictures share
@@ -214,7 +168,6 @@ def test_what_cannot_be_drawn_is_named(case):
 PICTURES = {
     "regions": lambda **keywords: sx.plot.decision_regions(SOLVED, X, Y, **keywords),
     "gaps": lambda **keywords: sx.plot.gap_trace({"a": SOLVED, "b": SOLVED}, **keywords),
-    "losses": lambda **keywords: sx.plot.losses(**keywords),
     "margins": lambda **keywords: sx.plot.margin_distribution(SOLVED, X, Y, **keywords),
 }
 
@@ -299,6 +252,6 @@ def test_lines_without_a_colour_of_their_own_take_that_of_the_style():
 
 def test_a_figure_without_a_layout_keeps_its_legend_inside():
     _, ax = plt.subplots()
-    sx.plot.losses(ax=ax)
+    sx.plot.gap_trace({"a": SOLVED}, ax=ax)
     ax.figure.canvas.draw()
     assert ax.get_window_extent().contains(*ax.get_legend().get_window_extent().p0)
