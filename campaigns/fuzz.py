@@ -371,9 +371,12 @@ def others():
         (theory, "margin_loss", {"u": X[:, 0], "p": 2.0}),
         (theory, "margins", {"model": known["linear"], **data}),
         (theory, "pairwise_margins", {"model": known["m3svm"]}),
+        (plot, "decision_regions", {"model": known["kernel"], **data}),
         (plot, "decision_regions", {"model": known["linear"], **data}),
         (plot, "gap_trace", {"solutions": known["solution"]}),
+        (plot, "gap_trace", {"solutions": {"one": known["solution"]}}),
         (plot, "margin_distribution", {"models": known["kernel"], **data}),
+        (plot, "margin_distribution", {"models": {"one": known["linear"]}, **data}),
         (synthetic, "outlier_data", {"n": 10, "p": 2, "seed": 0, "sigma": 1.0}),
         (datasets, "load", {"name": "wine"}),
     ):

@@ -217,7 +217,10 @@ def test_importing_the_package_leaves_heavy_modules_alone_and_solve_is_the_funct
 # The extra, the modules that it brings, and a call that needs them.
 EXTRAS = {
     "cli": (("typer",), "from svmcvx.__main__ import main; sys.stderr = sys.stdout; print(main())"),
-    "plot": (("matplotlib", "matplotlib.pyplot"), "import svmcvx as sx; sx.plot.losses()"),
+    "plot": (
+        ("matplotlib", "matplotlib.pyplot"),
+        "from svmcvx.plot.style import drawing_axes; drawing_axes(None)",
+    ),
     "torch": (("torch",), "import svmcvx as sx; sx.torch"),
 }
 
