@@ -22,12 +22,16 @@ def scratch(n, r):
     return np.empty(8, dtype=np.int64), tuple(active), space, np.empty(r + 1)
 
 
-def improved(H, kept, *, gram=False, weight=None, lam=1.0, budget=math.inf, most=MOST, stop=False):
+def improved(
+    H, kept, *, gram=False, weight=None, lam=1.0, budget=math.inf, most=MOST, stop=False,
+    stays=None, limit=math.inf,
+):  # fmt: skip
     """The value of the set that `kept` becomes, and the number of products."""
+    first = np.zeros(len(H), dtype=bool) if stays is None else stays, limit
     weight = np.ones(len(H)) if weight is None else weight
     K = H @ H.T if gram else np.empty((0, 0))
     flag = np.array([int(stop)])
-    return descend(H, K, weight, lam, budget, kept, most, *scratch(*H.shape), flag)
+    return descend(H, K, weight, lam, budget, kept, first, most, *scratch(*H.shape), flag)
 
 
 def value_of(H, kept, weight, lam):
@@ -75,6 +79,22 @@ def test_a_set_is_improved_to_one_that_no_single_move_improves(instance):
         other = kept.copy()
         other[i] = not kept[i]
         assert value_of(H, other, weight, 2.0) >= value * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_leave_until_a_short_point_keeps_those_that_are_to_stay(seed):
+    H, kept, weight = (
+        np.random.default_rng(seed).normal(size=(20, 3)),
+        np.ones(20, bool),
+        np.ones(20),
+    )
+    stays = np.arange(20) < 2
+    limit = 2.0 * value_of(H, stays, weight, 0.0)
+    value, _ = improved(H, kept, most=0.0, stays=stays, limit=limit)
+    assert kept[stays].all()
+    assert not kept.all()
+    assert value == pytest.approx(value_of(H, kept, weight, 1.0), rel=1e-6)
+    assert value - weight[~kept].sum() < limit
 
 
 def test_no_more_than_the_budget_is_dropped(instance):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ STILL = 40
 BEGINNING, BEGINNING_NODES, FIRST_POINT = 1e8, 100.0, 5.0
 # Work of a search from which on there is as much beside it, a tenth of its time.
 LEAST = 2e7
+# Dropped rows that a move keeps by force; prices of a row by which squared norms rise in it, and by
+# which, on average, a set is worse than the last one that it replaces.
+FORCED, RISE, WORSE = np.array([1, 2, 3, 5, 8]), 3.0, 0.1
 # The value of a good set, in units of the best one.
 GOOD = 1.3
 # Number of dropped rows, those with the largest margins, that an exchange tries to take in.
@@ -59,6 +63,9 @@ class Exchange:
         space = np.empty(r + 1), self._w, np.empty(n)
         self._scratch = near, tuple(active), space, np.empty(r + 1)
         self._length = np.sqrt(np.einsum("ij,ij->j", self.rows, self.rows))
+        # Of rows in many columns some are kept by force: the last set that such moves have led to.
+        self._last = np.ones(n, dtype=np.bool_) if wide and math.isinf(search.k) else None
+        self._value = math.inf
         # The separable set that drops least, and its price, as long as there is no incumbent.
         self._nearest, self._nearest_price = np.zeros(n, dtype=np.bool_), math.inf
 
@@ -73,8 +80,10 @@ class Exchange:
                 if stop[0] or self.work >= most:
                     break
                 before = search.best_value
-                kept = self._moved() if moves else ~search.best.dropped[search.first]
-                self._improve(kept, most, stop)
+                if moves:
+                    self._step(most, stop)
+                else:
+                    self._improve(~search.best.dropped[search.first], most, stop)
                 moves += 1
                 if search.best_value < before:
                     last = moves
@@ -83,7 +92,23 @@ class Exchange:
         """Look for points in proportion to the work of the tree, until the flag is set."""
         most = work if work >= LEAST else 0.0
         while self.search.best is not None and self.work < most and not stop[0]:
+            self._step(most, stop)
+
+    def _step(self, most: float, stop: NDArray[np.int64]) -> None:
+        """Improve a set near the best one, or, of rows in many columns, near the last one."""
+        search, best = self.search, self.search.best
+        if self._last is None or best is None or not best.w.any():
             self._improve(self._moved(), most, stop)
+            return
+        if search.best_value < self._value:
+            self._last, self._value = ~best.dropped[search.first], search.best_value
+        dropped, price = np.flatnonzero(~self._last), search.lam * float(search.weight.mean())
+        forced = np.zeros(self._last.size, dtype=np.bool_)
+        forced[self._rng.permutation(dropped)[: self._rng.choice(FORCED)]] = True
+        kept, limit = self._last | forced, best.norm * search.scale**2 + RISE * price
+        value = self._improve(kept, most, stop, (forced, limit))
+        if value <= self._value + WORSE * price * self._rng.exponential():
+            self._last, self._value = kept, value
 
     def improve(self, kept: Bools, stop: NDArray[np.int64]) -> None:
         """Improve and offer a set."""
@@ -105,26 +130,48 @@ class Exchange:
                 u = self._moved_margins(self._w)
                 self._improve(u >= self._rng.choice(MARGINS), most, stop)
 
-    def _improve(self, kept: Bools, most: float, stop: NDArray[np.int64]) -> None:
-        """Improve and offer a set within `most` work; without an incumbent first drop least."""
+    def _improve(
+        self, kept: Bools, most: float, stop: NDArray[np.int64], first: Any = None
+    ) -> float:
+        """Improve and offer a set within `most` work, and return its objective; without an
+        incumbent first drop least.
+        """
         search = self.search
         if search.best is None:
             price = self._descend(kept, most, stop, only_weight=True)
             if price < self._nearest_price:
                 self._nearest, self._nearest_price = kept.copy(), price
-        if self._descend(kept, most, stop) < search.cutoff:
+        value = self._descend(kept, most, stop, first)
+        if value < search.cutoff:
             search.try_set(kept)
+        return value
 
     def _descend(
-        self, kept: Bools, most: float, stop: NDArray[np.int64], *, only_weight: bool = False
+        self,
+        kept: Bools,
+        most: float,
+        stop: NDArray[np.int64],
+        first: Any = None,
+        *,
+        only_weight: bool = False,
     ) -> float:
         """Improve a set in place; return its objective, or with `only_weight` its price."""
         lam, k = (1e8, math.inf) if only_weight else (self.search.lam, self.search.k)
         # A product with all rows, in the unit of the tree's work.
         cost = 2.0 * self.rows.size
         left = max((most - self.work) / cost, 0.0)
+        first = first or (np.zeros(kept.size, dtype=np.bool_), math.inf)
         value, products = descend(
-            self.rows, self.gram, self.search.weight, lam, k, kept, left, *self._scratch, stop
+            self.rows,
+            self.gram,
+            self.search.weight,
+            lam,
+            k,
+            kept,
+            first,
+            left,
+            *self._scratch,
+            stop,
         )
         self.work += cost * (products + 1)
         if self.good is not None and value < GOOD * self.search.best_value:

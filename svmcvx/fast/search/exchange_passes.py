@@ -207,23 +207,32 @@ def _settle(weight, kept, u, near):
 
 
 @compiled(nogil=True)
-def descend(H, gram, weight, lam, budget, kept, most, near, active, space, found, stop):
+def descend(H, gram, weight, lam, budget, kept, first, most, near, active, space, found, stop):
     """Improve a set by moves and exchanges until none is better; inner products are those of
     `gram` unless that is empty.
+
+    `first` has marks of rows that stay at first, and a squared norm: of the others those with the
+    largest multiplier leave until a point of less than this norm keeps the set.
     """
-    here, there, beyond = active
+    (stays, limit), (here, there, beyond) = first, active
     scratch, w, u = space
     problem, unlimited = (H, gram, weight, lam, budget), (H, gram, weight, lam, math.inf)
-    n = weight.size
-    dropped = 0.0
-    for i in range(n):
-        if not kept[i]:
-            dropped += weight[i]
-    norm, count, made = _least_norm(
-        H, gram, kept, here[0], 0, here[1], here[2], scratch, w, u, math.inf
-    )
-    if not norm < math.inf:
-        return math.inf, made
+    count, norm, made = 0, math.inf, 0.0
+    while True:
+        norm, count, work = _least_norm(
+            H, gram, kept, here[0], count, here[1], here[2], scratch, w, u, limit
+        )
+        made += work
+        if norm < limit:
+            break
+        worst = -1
+        for a in range(count):
+            if not stays[here[0][a]] and (worst < 0 or here[2][a] > here[2][worst]):
+                worst = a
+        if worst < 0 or stop[0]:
+            return math.inf, made
+        kept[here[0][worst]] = False
+        count = _leave(worst, here[0], count, here[1], here[2])
     value = norm + _cost(weight, lam, budget, u)
     if not value < math.inf:
         return math.inf, made
