@@ -55,6 +55,7 @@ def convex(X, y, wide, labels):
     yield "psvm_dual p=1.5 rbf", lambda: sx.psvm_dual(X, y, C=1.0, p=1.5, kernel=RBF)
     yield "hard_margin_dual", lambda: sx.hard_margin_dual(hard, hard_y)
     yield "conic_sdp lam=1", lambda: sx.conic_sdp(X, y, lam=1.0)
+    yield "conic_sdp lam=1 paper", lambda: sx.conic_sdp(X, y, lam=1.0, form="paper")
     yield "conic_sdp kappa=0.1", lambda: sx.conic_sdp(X, y, kappa=0.1)
     yield "conic_sdp rbf n=40", lambda: sx.conic_sdp(X[:40], y[:40], lam=1.0, kernel=RBF)
     yield (
@@ -65,6 +66,7 @@ def convex(X, y, wide, labels):
     )
     yield "odm_primal", lambda: sx.odm_primal(X, y, C1=8.0, C2=4.0, D=0.2)
     yield "odm_dual signed rbf", lambda: sx.odm_dual(X, y, C1=8.0, C2=4.0, D=0.2, kernel=RBF)
+    yield "odm_dual paper", lambda: sx.odm_dual(X, y, C1=8.0, C2=4.0, D=0.2, form="paper")
     yield "odml_primal", lambda: sx.odml_primal(X, y, lam1=0.25, lam2=0.25, C=10.0)
     yield "odml_dual rbf", lambda: sx.odml_dual(X, y, lam1=0.25, lam2=0.25, C=10.0, kernel=RBF)
     yield (

@@ -233,6 +233,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "conic",
                 f"{_FAST}.conic_loss.conic",
+                only={"form": "reduced"},
                 path=("lam", "kappa"),
                 second_opinion_up_to=_SEMIDEFINITE,
                 methods="low-rank Newton on the semidefinite relaxation, λ and κ forms",
@@ -252,6 +253,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "odm",
                 f"{_FAST}.margin_distribution.solvers",
+                only={"form": "signed"},
                 path=("C1", "C2", "D"),
                 second_opinion_up_to=_QUADRATIC,
                 methods="Newton, dual coordinate descent; kernels by coordinate descent or Newton",

@@ -25,7 +25,8 @@ WIDTH: Final = 78
 
 _RULE: Final = "1px solid rgba(128,128,128,0.45)"
 _PLAIN: Final = "background:none;color:inherit;"
-_CELL: Final = f"{_PLAIN}padding:0.2em 0.7em;vertical-align:top;text-align:left;font-weight:normal;"
+# The style of every cell, which a page with a style of its own leaves out.
+CELL: Final = f"{_PLAIN}padding:0.2em 0.7em;vertical-align:top;text-align:left;font-weight:normal;"
 _TABLE: Final = (
     f"{_PLAIN}border-collapse:collapse;border:none;border-top:{_RULE};border-bottom:{_RULE};"
     "margin:0 0 0.5em 0;"
@@ -165,15 +166,20 @@ def html_fields(fields: Fields) -> str:
     return f'<table style="{_TABLE}"><tbody>{"".join(rows)}</tbody></table>'
 
 
-def html_table(header: Sequence[str], rows: Any, left: Container[int]) -> str:
-    """Return a table with the columns `left` aligned left, the others right."""
+def html_table(
+    header: Sequence[str], rows: Any, left: Container[int], bold: Container[tuple[int, int]]
+) -> str:
+    """Return a table with the columns `left` aligned left, the others right; some cells bold."""
     sides = ["" if j in left else "text-align:right;" for j in range(len(header))]
     heads = zip(header, sides, strict=True)
     head = _html_row([_html_cell("th", name, f"{side}font-weight:bold;") for name, side in heads])
-    body = [
-        _html_row([_html_cell("td", value, side) for value, side in zip(row, sides, strict=True)])
-        for row in rows
-    ]
+    body = []
+    for place, row in enumerate(rows):
+        cells = [
+            _html_cell("td", value, side + "font-weight:bold;" * ((place, j) in bold))
+            for j, (value, side) in enumerate(zip(row, sides, strict=True))
+        ]
+        body.append(_html_row(cells))
     return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{"".join(body)}</tbody></table>'
 
 
@@ -184,4 +190,4 @@ def _html_row(cells: Sequence[str]) -> str:
 def _html_cell(tag: str, value: Any, style: str = "") -> str:
     """Return a cell; long texts are wrapped, numbers and names are not."""
     wrap = "min-width:14em;max-width:28em;" if len(str(value)) > 40 else "white-space:nowrap;"
-    return f'<{tag} style="{_CELL}{wrap}{style}">{html.escape(str(value))}</{tag}>'
+    return f'<{tag} style="{CELL}{wrap}{style}">{html.escape(str(value))}</{tag}>'

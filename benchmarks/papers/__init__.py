@@ -1,6 +1,6 @@
 """The tables of the papers: computed again, and compared with the printed numbers."""
 
-from benchmarks.papers.figures import check_figures, write_figures
+from benchmarks.papers.figures import check_figures, write_figures, write_report
 from benchmarks.papers.published import published, published_names
 from benchmarks.papers.result import Reproduction
 from benchmarks.papers.tables import reproduce, reproducible
@@ -13,4 +13,5 @@ __all__ = [
     "reproduce",
     "reproducible",
     "write_figures",
+    "write_report",
 ]

@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import svmcvx
-from benchmarks.papers import Reproduction, check_figures, reproduce, reproducible, write_figures
+from benchmarks.papers import (
+    Reproduction,
+    check_figures,
+    reproduce,
+    reproducible,
+    write_figures,
+    write_report,
+)
 from benchmarks.papers.result import cell_text
 from svmcvx import SvmcvxError
 from svmcvx.experiments.store import plain
@@ -29,7 +36,7 @@ from svmcvx.experiments.tables import latex_frame
 
 DONE, FAILED, UNUSABLE, TIME_OVER, INTERRUPTED = 0, 1, 2, 3, 130
 # Options that name a file to be written.
-FILES = ("json", "csv", "latex", "record", "store")
+FILES = ("json", "csv", "latex", "html", "record", "store")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     add("--json", type=Path, metavar="FILE", help="everything that is known; - for the output")
     add("--csv", type=Path, metavar="FILE", help="the table with all columns")
     add("--latex", type=Path, metavar="FILE", help="the table as LaTeX")
+    add("--html", type=Path, metavar="FILE", help="a report (extra study)")
     add("--record", type=Path, metavar="FILE", help="what the table was computed with, as JSON")
     add("--quiet", "-q", action="store_true", help="print warnings and errors only")
     return parse
@@ -138,6 +146,8 @@ def _outputs(given: argparse.Namespace, found: Reproduction) -> None:
         _write(given, given.csv, found.frame.to_csv(index=False))
     if given.latex is not None:
         _write(given, given.latex, latex_frame(found.frame))
+    if given.html is not None:
+        write_report(found, given.html)
     if given.figures is not None:
         write_figures(found, given.figures)
     if given.record is not None:

@@ -7,16 +7,16 @@ rows do not hold (models, traces) it computes again from the reproduction's ``ru
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.papers.result import Reproduction
 from svmcvx.errors import DataError, missing_extra
+from svmcvx.experiments.reports import svg
 from svmcvx.system.files import atomic_write
 
 if TYPE_CHECKING:
@@ -174,16 +174,11 @@ def write_figures(found: Reproduction, folder: str | os.PathLike[str]) -> list[P
     return files
 
 
-def svg(figure: Figure, what: str) -> str:
-    """Return a figure as SVG for a page, and close it."""
-    import matplotlib as mpl
-    import matplotlib.pyplot as plt
-
-    stream = io.StringIO()
-    # Identifiers of different pictures in one page must differ; equal pictures give equal text.
-    with mpl.rc_context({"svg.hashsalt": what}):
-        plain: Any = {"Date": None, "Creator": None}
-        figure.savefig(stream, format="svg", metadata=plain, bbox_inches="tight")
-    plt.close(figure)
-    text = stream.getvalue()
-    return text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{what}"', 1)
+def write_report(found: Reproduction, path: str | os.PathLike[str]) -> None:
+    """Write table, figures and study into one HTML file (extra ``study``)."""
+    pictures = [(one.svg, one.caption) for one in draw_figures(found)]
+    noted = found.frame.copy()
+    noted.attrs["note"] = " ".join(found.notes)
+    found.study.report(
+        path, {found.title: noted}, title=f"{found.title}, reproduced", figures=pictures
+    )

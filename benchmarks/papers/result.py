@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import psutil
 from numpy.typing import NDArray
 
 from benchmarks.papers.trials import Trials
 from svmcvx import DataError
 from svmcvx.experiments import Study
-from svmcvx.experiments.results import versions
+from svmcvx.experiments.reports import computer, versions
 from svmcvx.experiments.statistics import corrected_t
 from svmcvx.experiments.tables import outward
 from svmcvx.system.files import atomic_write
@@ -102,20 +100,6 @@ class Reproduction:
         """Write :meth:`record` as JSON, whole or not at all."""
         with atomic_write(path) as stream:
             stream.write((json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def computer() -> dict[str, str]:
-    """Describe this computer, without its name."""
-    processor = platform.processor() or platform.machine()
-    if (facts := Path("/proc/cpuinfo")).exists():
-        names = [line for line in facts.read_text().splitlines() if line.startswith("model name")]
-        processor = names[0].partition(":")[2].strip() if names else processor
-    return {
-        "system": f"{platform.system()} {platform.release()}",
-        "processor": processor,
-        "cores": f"{psutil.cpu_count(logical=False) or '?'} ({os.cpu_count()} logical)",
-        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-    }
 
 
 def commit() -> str | None:

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -153,6 +154,18 @@ class Trials:
     def solves(self) -> tuple[int, int]:
         """Return how many solves are certified, and how many there are."""
         return int(self.frame["certified"].sum()), int(self.frame["solves"].sum())
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        comparisons: Mapping[str, pd.DataFrame],
+        title: str,
+        figures: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Write tables, figures and all trials into one HTML file (extra ``study``)."""
+        from svmcvx.experiments.reports import report
+
+        report(Path(path), None, {**comparisons, "Trials": self.frame}, title, figures)
 
 
 def trials(

@@ -45,6 +45,7 @@ OUTPUT = (
     Argument("json", None, "Path", text="File for all that is known; - for standard output."),
     Argument("csv", None, "Path", text="File for the table with all columns; - as above."),
     Argument("latex", None, "Path", text="File for the table as LaTeX; - as above."),
+    Argument("html", None, "Path", text="File for a report as HTML (extra study)."),
     Argument("quiet", False, "bool", text="Print warnings and errors only."),
 )
 
@@ -132,7 +133,7 @@ def compare(
     certificates = [{"certificates": found.certificates[row["model"]]} for row in rows]
     records = [row | own for row, own in zip(rows, certificates, strict=True)]
     content = {"split": sizes, "reused": found.reused, "rows": records}
-    out.write(found, content, data=data, complete=found.complete)
+    out.write(title, found, content, data=data, complete=found.complete)
     if given.proofs is not None:
         out.wrote(given.proofs)
     if plot is not None and found.estimators:
@@ -240,7 +241,7 @@ def select(given: Given, grid: list[str] | None = None, model: str = "psvm") -> 
             chosen["certificates"] = records
             if records:
                 out.show("fitted to all rows", records, ["classes", "lower", "upper", "gap"])
-    out.write(frame, content, data=data, complete=found.complete)
+    out.write(title, frame, content, data=data, complete=found.complete)
     failed = any(row["note"] for row in rows)
     uncertified = given.strict and not all(row["certified"] for row in rows)
     return exit_code(complete=found.complete, late=late, failed=failed or uncertified)
@@ -362,7 +363,7 @@ def certify(given: Given, model: Path, as_: str | None = None, scale: str = "non
     title = f"{name} in {model.name} on {sized(data)}"
     out.show(title, rows, ["classes", "lower", "upper", "gap", "certified"])
     table = pd.DataFrame(rows).assign(classes=[", ".join(row["classes"]) for row in rows])
-    out.write(table, {"rows": rows}, data=data)
+    out.write(title, table, {"rows": rows}, data=data)
     return exit_code(failed=given.strict and not all(row["certified"] for row in rows))
 
 
@@ -407,7 +408,7 @@ def verify(given: Given, proof: Path, test: str | None = None) -> int:
         row["test_digest"] = found.scores.digest
     verdict = "the proof holds" if found else "the proof does not hold"
     say(out.screen, f"{verdict}{f': {found.why}' if found.why else ''}")
-    out.write(pd.DataFrame([row]), {"rows": [row]}, data=data)
+    out.write("verify", pd.DataFrame([row]), {"rows": [row]}, data=data)
     return exit_code(failed=not found.holds)
 
 
@@ -436,7 +437,7 @@ def compile_(given: Given) -> int:
     total = {name: sum(row[name] for row in rows) for name in numbers}
     out.show(None, [*rows, {"name": "all", **total}], ["name", *numbers])
     each = [function._asdict() for call in calls for function in call.functions]
-    out.write(pd.DataFrame(rows), {"rows": rows, "functions": each})
+    out.write("Compiled ahead", pd.DataFrame(rows), {"rows": rows, "functions": each})
     return exit_code()
 
 
@@ -456,5 +457,5 @@ def doctor(given: Given) -> int:
         if not info.usable:
             hint = f"{info.name}: {info.install}"
             out.note(f"{info.name} needs a licence: {info.licence}" if info.installed else hint)
-    out.write(pd.DataFrame(rows), {"rows": rows})
+    out.write(title, pd.DataFrame(rows), {"rows": rows})
     return exit_code()

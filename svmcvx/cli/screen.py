@@ -1,4 +1,4 @@
-"""What commands print and write: tables and notes, and files as JSON, CSV and LaTeX.
+"""What commands print and write: tables and notes, and files as JSON, CSV, LaTeX and HTML.
 
 Text of data and models is never taken for markup of rich.
 """
@@ -61,12 +61,17 @@ class Outputs:
 
     def __init__(self, command: str, given: Mapping[str, Any]) -> None:
         self.command, self.given = command, dict(given)
-        self.json, self.csv, self.latex = paths = [
-            self.given.pop(kind) for kind in ("json", "csv", "latex")
-        ]
-        check_writable(*paths)
-        if paths.count(STANDARD_OUTPUT) > 1:
+        self.json, self.csv, self.latex, self.html = (
+            self.given.pop(kind) for kind in ("json", "csv", "latex", "html")
+        )
+        paths = (self.json, self.csv, self.latex)
+        check_writable(*paths, self.html)
+        if self.html == STANDARD_OUTPUT or paths.count(STANDARD_OUTPUT) > 1:
             raise DataError("only one of --json, --csv and --latex can go to the standard output")
+        if self.html is not None:
+            from svmcvx.experiments.reports import check_report
+
+            check_report()
         quiet = self.given.pop("quiet") or STANDARD_OUTPUT in paths
         self.screen = silent if quiet else output
 
@@ -98,6 +103,7 @@ class Outputs:
 
     def write(
         self,
+        title: str,
         frame: pd.DataFrame,
         content: Mapping[str, Any],
         *,
@@ -108,7 +114,7 @@ class Outputs:
         if reused := content.get("reused"):
             self.note(f"{reused} rows taken from the file of --store")
         if self.json is not None:
-            from svmcvx.experiments.results import versions
+            from svmcvx.experiments.reports import versions
             from svmcvx.experiments.store import plain
 
             whole = {"schema": SCHEMA, "command": self.command, "versions": versions()}
@@ -123,6 +129,11 @@ class Outputs:
             from svmcvx.experiments.tables import latex_frame
 
             self._text(self.latex, latex_frame(frame))
+        if self.html is not None:
+            from svmcvx.experiments.reports import report
+
+            report(self.html, None, {title: frame}, title=title)
+            self.wrote(self.html)
 
     def _text(self, path: Path, text: str) -> None:
         from svmcvx.system.files import atomic_write

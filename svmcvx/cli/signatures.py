@@ -22,7 +22,7 @@ from svmcvx import catalogue
 PANELS = {
     "Data": "target drop keep n_features data_dir missing scale split seed cv test",
     "Limits and workers": "store time_limit n_jobs",
-    "Output": "proofs plot json csv latex quiet",
+    "Output": "proofs plot json csv latex html quiet",
 }
 # Types as text, where the annotation of a function is Any or a container.
 KINDS = {"cv": "int", "scoring": "str | None", "metrics": "str"}

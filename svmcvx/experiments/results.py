@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-import svmcvx
 from svmcvx.data import check_choice, check_number
 from svmcvx.display import MISSING, aligned, check_mark, html_block, html_fields, quantity
-from svmcvx.errors import DataError, optional
+from svmcvx.errors import DataError
 from svmcvx.experiments import statistics, tables
 from svmcvx.experiments.fit import FOREIGN, INTERVALS, ONE_CLASS, ends_of
+from svmcvx.experiments.reports import critical_difference_diagram, report, versions
 from svmcvx.experiments.statistics import Friedman
 from svmcvx.experiments.store import FAILED, Row
-from svmcvx.plot.style import class_colours, drawing_axes
 
 # The columns before those of the metrics and of their intervals, and behind them.
 FIRST = ("dataset", "model", "repeat", "fold", "status", "n_train", "n_test")
@@ -327,7 +324,7 @@ class Study:
 
     def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:
         """Write the diagram of mean ranks [Demsar] as a picture (``.pdf``, ``.svg``, ``.png``;
-        extra ``study``); bars join models that Nemenyi's test does not separate.
+        extra ``study``).
 
         Raises
         ------
@@ -339,28 +336,28 @@ class Study:
                 "a critical-difference diagram needs three models and two data sets with all their"
                 " scores"
             )
-        posthocs = optional("scikit_posthocs", "study")
-        ranks = self.ranks(metric)
-        p_values = posthocs.posthoc_nemenyi_friedman(-self.mean(metric).dropna())
-        ax = drawing_axes(None)
-        figure: Any = ax.figure
-        figure.set_size_inches(9.0, 1.2 + 0.22 * len(self.models))
-        posthocs.critical_difference_diagram(
-            ranks.mean(axis=0),
-            p_values.set_axis(ranks.columns, axis=0).set_axis(ranks.columns, axis=1),
-            ax=ax,
-            label_props={"fontsize": 9},
-            crossbar_props={"linewidth": 2.5},
-            color_palette=dict(zip(self.models, class_colours(len(self.models)), strict=True)),
-        )
+        figure: Any = critical_difference_diagram(self, metric).figure
         figure.savefig(path, bbox_inches="tight")
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        comparisons: Mapping[str, pd.DataFrame] | None = None,
+        title: str | None = None,
+        figures: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Write a self-contained HTML file with all results (extra ``study``).
 
-def versions() -> dict[str, str]:
-    """Return the versions of this package, of Python, and of the numerical packages."""
-    found = {"svmcvx": svmcvx.__version__, "Python": sys.version.split()[0]}
-    names = "cvxpy clarabel scs numpy scipy numba scikit-learn joblib pandas"
-    for name in names.split():
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+        Parameters
+        ----------
+        path : path-like
+            Of the file.
+        comparisons : mapping of str to DataFrame, optional
+            Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their
+            titles.
+        title : str, optional
+            Heading of the report.
+        figures : sequence of (str, str)
+            SVG and caption of figures for these tables.
+        """
+        report(Path(path), self, comparisons or {}, title, figures)

@@ -18,8 +18,6 @@ from svmcvx.system.files import atomic_write
 
 # Number of decimals of scores.
 DECIMALS: Final = 4
-# Number of rows of a table in a notebook.
-MOST_ROWS: Final = 60
 # Mark of the scores of a model that predicts one class only on some split.
 ONE_CLASS_MARK: Final = "†"
 # Scores with two ends of an interval, which are shown in one column.
@@ -192,19 +190,29 @@ def written(text: str, path: str | os.PathLike[str] | None) -> str:
     return text
 
 
-def table_html(table: pd.DataFrame, *, notes: Sequence[str] = ()) -> str:
-    """Return the first rows of a table as HTML."""
-    head = table.head(MOST_ROWS)
+def table_html(
+    table: pd.DataFrame,
+    *,
+    bold: pd.DataFrame | None = None,
+    most: int = 60,
+    notes: Sequence[str] = (),
+) -> str:
+    """Return the first rows of a table as HTML; `bold` says which cells are bold."""
+    head = table.head(most)
     shown = texts(head)
+    bold = pd.DataFrame() if bold is None else bold
+    bold = bold.reindex(index=shown.index, columns=shown.columns, fill_value=False)
     words = [name for name in shown if name not in head or is_words(head[name])]
     if not isinstance(table.index, pd.RangeIndex):
         shown = shown.reset_index(names=[table.index.name or ""])
         words.append(shown.columns[0])
+        bold.insert(0, words[-1], False)
     left = [k for k, name in enumerate(shown) if name in words]
     more = len(table) - len(shown)
     notes = [*([f"{more} more rows; .to_html() writes all"] if more else []), *notes]
     below = display.html_fields([("", note) for note in notes]) if notes else ""
-    body = display.html_table([*map(str, shown)], shown.to_numpy().tolist(), left)
+    cells = {(i, j) for i, j in np.argwhere(bold.to_numpy(dtype=bool)).tolist()}
+    body = display.html_table([*map(str, shown)], shown.to_numpy().tolist(), left, cells)
     return display.html_block("", body, below)
 
 

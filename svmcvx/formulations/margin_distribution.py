@@ -233,6 +233,8 @@ class ODM(ODMStatement, LossStatement):
         w, eta = variables.get("w"), variables.get("eta")
         if w is not None:
             return self.recover(self.multipliers(self.margins_at(w)), w)
+        if variables.get("zeta_scaled") is not None:
+            eta = variables["zeta_scaled"] - variables["beta_scaled"]
         scale = 2.0 * self.C1 * self.share
         return RecoveredPoints([], []) if eta is None else self.recover(scale * eta)
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
-from svmcvx.data import check_number, check_numbers
+from svmcvx.data import check_choice, check_number, check_numbers
 from svmcvx.formulations.base import bound_space
 from svmcvx.formulations.margin_distribution import ODM, ODML, ODMLHardMargin, mean_weights
 from svmcvx.formulations.problem import (
@@ -22,6 +22,8 @@ from svmcvx.formulations.problem import (
     require_conic_memory,
 )
 from svmcvx.kernels import KernelLike
+
+FORMS = ("signed", "paper")
 
 
 class ODMPrimal(FormulationProblem):
@@ -125,6 +127,7 @@ def odm_dual(
     C2: float | None = None,
     D: float = 0.1,
     kernel: KernelLike = None,
+    form: str = "signed",
     intercept: bool | str = False,
     sample_weight: Any = None,
     indefinite: str = "error",
@@ -138,18 +141,22 @@ def odm_dual(
         \max\; 2 C_1 c'\eta - 2 C_1 D\, c'(\eta_+ + \eta_-) - 2 C_1^2 (y c \eta)'K(y c \eta)
         - C_1 c'\eta_+^2 - \frac{C_1^2}{C_2} c'\eta_-^2.
 
-    Its value is that of the dual in θ; the multipliers of [ZhangZhou] are :math:`\zeta = 2 C_1 c\,
-    \eta_+` and :math:`\beta = 2 C_1 c\, \eta_-`, of which one is 0 at an optimum.
+    Its value is that of the dual in θ. With ``form="paper"`` the parts :math:`\eta_+, \eta_- \ge 0`
+    are two vectors of variables with :math:`\eta = \eta_+ - \eta_-`: the dual of [ZhangZhou] in
+    :math:`\zeta = 2 C_1 c\, \eta_+` and :math:`\beta = 2 C_1 c\, \eta_-`.
 
     Parameters
     ----------
     X, y, C1, C2, D
         As for :func:`odm_primal`; a precomputed kernel takes the Gram matrix as `X`.
+    form : "signed" or "paper"
+        The n free variables, or the 2n non-negative ones of [ZhangZhou].
 
     Returns
     -------
     ODMDual
-        A ``cvxpy.Problem`` in ``eta``; ``problem.theta`` is the expression θ.
+        A ``cvxpy.Problem`` in ``eta``, or in ``zeta_scaled`` and ``beta_scaled``; ``problem.theta``
+        is the expression θ.
 
     Examples
     --------
@@ -159,6 +166,7 @@ def odm_dual(
     >>> len(problem.constraints), sx.solve(problem).certificate.is_certified(1e-6)
     (0, True)
     """
+    check_choice(form, "form", FORMS)
     D = check_number(D, "D")
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     C1, C2 = mean_weights(space, C1=C1, C2=C2)
@@ -167,8 +175,17 @@ def odm_dual(
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
     C1_D = following(np.multiply, C1_parameter, D_parameter, name="C1_D")
     ratio = following(_ratio, C1_parameter, C2_parameter, name="C1_squared_over_C2")
-    eta = cp.Variable(n, name="eta")
-    positive, negative = cp.pos(eta), cp.neg(eta)
+    constraints: list[cp.Constraint] = []
+    if form == "signed":
+        eta = cp.Variable(n, name="eta")
+        positive, negative = cp.pos(eta), cp.neg(eta)
+    else:
+        positive, negative = cp.Variable(n, name="zeta_scaled"), cp.Variable(n, name="beta_scaled")
+        eta = positive - negative
+        constraints = [
+            (positive >= 0).set_label("zeta_nonnegative"),
+            (negative >= 0).set_label("beta_nonnegative"),
+        ]
     root, v = np.sqrt(c), cp.multiply(2 * statement.y * c, eta)
     value = (
         C1_parameter * (2 * (c @ eta))
@@ -177,7 +194,9 @@ def odm_dual(
         - C1_parameter * cp.sum_squares(cp.multiply(root, positive))
         - ratio * cp.sum_squares(cp.multiply(root, negative))
     )
-    problem = ODMDual(cp.Maximize(value), [], statement, (C1_parameter, C2_parameter, D_parameter))
+    problem = ODMDual(
+        cp.Maximize(value), constraints, statement, (C1_parameter, C2_parameter, D_parameter)
+    )
     problem.theta = C1_parameter * cp.multiply(2 * c, eta)
     return problem
 

@@ -163,11 +163,12 @@ def test_several_classes_have_a_certificate_for_each_pair_and_the_data_a_digest(
 
 def test_a_table_goes_to_files_or_to_the_standard_output(run):
     compared = "compare blobs --models psvm:p=1,psvm:p=2"
-    code, out, _ = run(f"{compared} --csv t.csv --latex t.tex --json -")
+    code, out, _ = run(f"{compared} --csv t.csv --latex t.tex --html t.html --json -")
     assert code == 0
     rows = json.loads(out)["rows"]
     assert pd.read_csv("t.csv")["upper"].tolist() == [row["upper"] for row in rows]
     assert f"${rows[1]['upper']:.6g}$" in Path("t.tex").read_text()
+    assert {"psvm(p=2)", "lower"} <= set(re.split(r"[<>]", Path("t.html").read_text()))
     assert run(f"{compared} --quiet") == (0, "", "")
     code, out, _ = run(f"{compared} --csv -")
     assert pd.read_csv(io.StringIO(out))["model"].tolist() == ["psvm(p=1)", "psvm(p=2)"]

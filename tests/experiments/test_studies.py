@@ -7,6 +7,7 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 import joblib
 import numpy as np
@@ -309,7 +310,7 @@ def test_unusable_arguments_are_named(keywords, message):
 # Failures
 
 
-def test_what_fails_is_a_row_and_the_others_go_on():
+def test_what_fails_is_a_row_and_the_others_go_on(tmp_path):
     sets = {"three": SETS["one"], "two": (SETS["one"][0][:, :2], SETS["one"][1])}
     models = {"broken": Broken(), "wrong": sx.PSVMClassifier(C=-1.0), "good": MODELS["hinge"]}
     found = sx.study(models, sets | {"no": "no-such-set"}, repeats=2)
@@ -324,10 +325,17 @@ def test_what_fails_is_a_row_and_the_others_go_on():
     assert found.mean()["good"].notna().all()
     assert found.table().loc["three", "broken"] == "–"
     assert len(found.ranks()) == 0, "no data set has scores of all"
-    assert "no data set is called" in found.left_out["no"]
-    assert "no data set is called" in found._repr_html_()
+    found.report(tmp_path / "broken.html")
+    text = (tmp_path / "broken.html").read_text()
+    assert "RuntimeError: this model fails" in text
+    assert "no is left out: no data set is called" in text
     models = {"ridge": MODELS["ridge"], "loose": sx.PSVMClassifier(kernel="rbf", tol=0.1)}
     small = sx.study(models, {"one": SETS["one"]}, repeats=1)
+    small.report(tmp_path / "small.html")
+    text = (tmp_path / "small.html").read_text()
+    assert "On each data set" in text
+    assert "Over the data sets" not in text
+    assert "fewer than" not in text
     assert small.table().index.tolist() == ["one"]
     assert "mean rank" not in small.latex()
     assert "loose: 0 of 1 solves certified." in small.notes()
@@ -531,6 +539,35 @@ def test_the_diagram_of_ranks(study, tmp_path):
         two.diagram(tmp_path / "none.pdf")
 
 
+def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
+    comparison = sx.compare({"<b>hinge</b>": MODELS["hinge"]}, *SETS["one"])
+    study.report(tmp_path / "report.html", {"one & only": comparison}, title="A <study>")
+    text = (tmp_path / "report.html").read_text()
+    assert not re.search(r"(src|href)=\"(?!#)|@import", text), "it refers to itself only"
+    assert "<title>A &lt;study&gt;</title>" in text
+    assert "<b>hinge" not in text, "names are no markup"
+    for expected in (
+        study.table().loc["one", "hinge"],
+        study.datasets["content"][0],
+        study.versions["numpy"],
+        "PSVMClassifier(p=2.0, solver=&#x27;fast&#x27;)",
+        "critical difference of mean ranks",
+        "one &amp; only",
+        "&lt;b&gt;hinge&lt;/b&gt;",
+        "100.0 % of ",
+    ):
+        assert expected in text
+    tables = re.findall(r"<table.*?</table>", text, flags=re.DOTALL)
+    assert max(table.count("<tr ") for table in tables) == len(study.frame) + 1
+    pictures = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
+    assert len(pictures) == 2
+    for picture in pictures:
+        ElementTree.fromstring(picture)  # noqa: S314 - our own
+        assert "aria-label" in picture
+    study.report(tmp_path / "again.html", {"one & only": comparison}, title="A <study>")
+    assert (tmp_path / "again.html").read_text() == text, "the same study is the same page"
+
+
 @pytest.fixture(scope="module")
 def guaranteed():
     models = {
@@ -543,7 +580,7 @@ def guaranteed():
     return sx.study(models, two, repeats=2, metrics=("roc_auc", "accuracy", "f1"), **how)
 
 
-def test_what_every_optimal_machine_scores_in_a_study(guaranteed):
+def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
     frame = guaranteed.frame
     ours, others = frame[frame["model"] != "ridge"], frame[frame["model"] == "ridge"]
     for name in ("accuracy", "roc_auc"):
@@ -556,6 +593,10 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed):
     assert exact.loc["one", "hinge"] == f"{guaranteed.mean('accuracy').loc['one', 'hinge']:.4f}"
     assert (exact["ridge"] == "").all()
     assert r"\multicolumn{4}{l}{of every optimal machine" in guaranteed.latex(metric="accuracy")
+    guaranteed.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "accuracy of the optimal machines" in page
+    assert "Share of undecided test rows" in page
 
 
 def test_guarantees_are_asked_for(study):

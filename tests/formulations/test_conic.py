@@ -61,9 +61,10 @@ def theorem_2(X, y, lam=None, kappa=None):
 
 
 @pytest.mark.parametrize("settings", [{"lam": 0.3}, {"lam": 3.0}, {"kappa": 0.2}], ids=str)
-def test_the_program_equals_theorem_2_written_from_the_paper(settings):
+@pytest.mark.parametrize("form", ["reduced", "paper"])
+def test_both_forms_equal_theorem_2_written_from_the_paper(settings, form):
     X, y = make_data(3, n=12, d=2)
-    ours = solve(X, y, **settings)
+    ours = solve(X, y, form=form, **settings)
     assert value(ours) == pytest.approx(theorem_2(rows(X), y, **settings), rel=1e-5, abs=1e-6)
 
 
@@ -182,6 +183,7 @@ def test_arguments_are_checked():
         ({}, "exactly one of lam and kappa, got neither"),
         ({"lam": 1.0, "kappa": 0.1}, "exactly one of lam and kappa, got both"),
         ({"kappa": 0.6}, r"kappa must be a finite number in \[0, 0\.5\]"),
+        ({"lam": 1.0, "form": "dual"}, "form must be one of 'reduced', 'paper', got 'dual'"),
         ({"lam": 1.0, "intercept": "yes"}, "intercept must be 'penalised', 'none', True"),
     ]
     for setting, text in cases:

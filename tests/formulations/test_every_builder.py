@@ -148,6 +148,10 @@ CASES = [
          **BAND),
     Case("odm_dual", {"C1": 2.0, "C2": 0.5, "D": 0.2, "kernel": RBF},
          "eta / / C1 C2 D C1_D C1_squared_over_C2 C1_squared", **BAND | {"scaling": None}),
+    Case("odm_dual", {"C1": 2.0, "C2": 0.5, "D": 0.2, "form": "paper", "intercept": True},
+         "zeta_scaled beta_scaled / zeta_nonnegative beta_nonnegative / "
+         "C1 C2 D C1_D C1_squared_over_C2",
+         **BAND | {"scaling": None}),
     Case("odml_primal", {"lam1": 0.8, "lam2": 0.3, "C": 4.0},
          "w u mean xi / margins mean margin slack / lam1 lam2 C", **BLEND),
     Case("odml_primal", {"lam1": 0.8, "lam2": 0.3, "C": 4.0, "kernel": RBF, "intercept": True},
@@ -170,6 +174,10 @@ CASES = [
     Case("conic_sdp", {"kappa": 0.15},
          "w_scaled W_scaled z t m / moment margin slack semidefinite cone cardinality / kappa",
          **CONIC | {"unit": {}}),
+    Case("conic_sdp", {"lam": 0.7, "form": "paper"},
+         "w_scaled W_scaled z t m n a b / moment margin slack semidefinite cone "
+         "box_low box_high beyond excess split cone_beyond / lam",
+         **CONIC),
     Case("conic_fixed_gamma", {"gamma": 1e-3, "lam": 0.7},
          "w z shortfall excess shortfall_cost excess_cost / split nonnegative_shortfall "
          "nonnegative_excess shortfall_cone excess_cone / lam", **CONIC),
@@ -319,7 +327,7 @@ def test_the_same_problem_in_other_words(case):
         unit = {name: case.settings[name] * 2.0**power for name, power in case.unit.items()}
         changes["unit of the weights"] = case.solve(sample_weight=np.full(n, 2.0), **unit)
     fast = case.entry.fast
-    if case.entry.name in ("psvm", "odm", "odml") and is_soft(case):
+    if case.entry.name in ("psvm", "odm", "odml") and is_soft(case) and "form" not in case.settings:
         for twin in case.entry.builders:
             if twin.name != case.builder and "hard_margin" not in twin.name:
                 changes[twin.name] = case.solved(twin.load()(X, y, **case.settings))

@@ -31,6 +31,7 @@ from benchmarks.papers import (
     reproduce,
     reproducible,
     write_figures,
+    write_report,
 )
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.exhibits import (
@@ -376,7 +377,10 @@ def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypat
     drawn, again = file.read_text(), (folder / "figures" / file.name).read_text()
     assert drawn.startswith("<svg")
     assert drawn == again, "the same table, the same picture"
-    assert "Accuracy and share of support vectors" in drawn
+    write_report(found, folder / "table.html")
+    for text in (drawn, page := (folder / "table.html").read_text()):
+        assert "Accuracy and share of support vectors" in text
+    assert found.notes[0] in page
     lacking = found.frame.assign(as_written=np.nan)
     (only,) = write_figures(replace(found, frame=lacking), folder)
     assert only.name == losses.name

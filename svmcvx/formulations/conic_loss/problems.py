@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import Dual
-from svmcvx.data import check_number, check_weights
+from svmcvx.data import check_choice, check_number, check_weights
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, bound_space, check_price_or_limit, usable
@@ -26,6 +26,8 @@ from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
 from svmcvx.system import memory
+
+FORMS = ("reduced", "paper")
 
 
 class ConicSDP(FormulationProblem):
@@ -100,6 +102,7 @@ def conic_sdp(
     lam: float | None = None,
     kappa: float | None = None,
     kernel: KernelLike = None,
+    form: str = "reduced",
     intercept: bool | str = True,
     sample_weight: Any = None,
     indefinite: str = "error",
@@ -133,6 +136,9 @@ def conic_sdp(
         Share of the observations that may have a margin below 1, in [0, 0.5], instead of `lam`;
         exactly one of the two. The cvxpy parameter ``problem.kappa``. 0 is the hard margin and
         needs separable classes.
+    form : "reduced" or "paper"
+        One second-order cone an observation, or the two of Theorem 2 with z ≤ 1; the optimum is the
+        same.
 
     Returns
     -------
@@ -150,6 +156,7 @@ def conic_sdp(
     >>> bounds["zero_one_lower"] <= bounds["zero_one_upper"]
     True
     """
+    check_choice(form, "form", FORMS)
     lam, kappa = check_price_or_limit("conic_sdp", lam, kappa, "kappa", "[0, 0.5]")
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     labels, s, (n, r) = space.data.y, space.data.weight, space.factor.shape
@@ -172,8 +179,20 @@ def conic_sdp(
         (m >= 1 - u).set_label("margin"),
         (m >= 0).set_label("slack"),
         (cp.bmat([[np.ones((1, 1)), column.T], [column, W]]) >> 0).set_label("semidefinite"),
-        square_over(m, t, z).set_label("cone"),
     ]
+    if form == "reduced":
+        constraints.append(square_over(m, t, z).set_label("cone"))
+    else:
+        beyond, a, b = (cp.Variable(n, name=name) for name in ("n", "a", "b"))
+        constraints += [
+            (z >= 0).set_label("box_low"),
+            (z <= 1).set_label("box_high"),
+            (beyond >= u - 1).set_label("beyond"),
+            (beyond >= 0).set_label("excess"),
+            (a + b <= t).set_label("split"),
+            square_over(m, a, z).set_label("cone"),
+            square_over(beyond, b, 1 - z).set_label("cone_beyond"),
+        ]
     objective = cp.trace(W) / scale**2
     if lam is not None:
         parameter = cp.Parameter(pos=True, name="lam", value=lam)
