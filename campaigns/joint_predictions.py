@@ -1,5 +1,5 @@
 """Certified score differences of several classes against optima in hundreds of digits, with zero
-slack: multinomial logistic regression.
+slack: smooth machines.
 
     python -m campaigns.joint_predictions [--count 1000] [--first 0] [--seed 17] [--shrink 0.5]
 
@@ -70,29 +70,61 @@ class Machine:
         """Derivatives in the scores."""
         c = self.c
         slope, bend = [arb(0)] * c, [[arb(0)] * c for _ in range(c)]
-        powers = [(x - f[y]).exp() for x in f]
-        share = [x / total(powers) for x in powers]
+        if self.settings["loss"] == "softmax":
+            powers = [(x - f[y]).exp() for x in f]
+            share = [x / total(powers) for x in powers]
+            for k in range(c):
+                slope[k] = share[k] - (1 if k == y else 0)
+                for q in range(c):
+                    bend[k][q] = (share[k] if k == q else arb(0)) - share[k] * share[q]
+            return slope, bend
         for k in range(c):
-            slope[k] = share[k] - (1 if k == y else 0)
-            for q in range(c):
-                bend[k][q] = (share[k] if k == q else arb(0)) - share[k] * share[q]
+            if k == y:
+                continue
+            a = 1 / (1 + (f[y] - f[k]).exp())
+            for (i, u), (j, v) in (
+                (left, right) for left in ((k, 1), (y, -1)) for right in ((k, 1), (y, -1))
+            ):
+                bend[i][j] += u * v * a * (1 - a)
+            slope[k] += a
+            slope[y] -= a
         return slope, bend
 
     def penalty(self, z, gradient, hessian):
-        width, lam = self.width, ball(self.settings["lam"])
-        for k in range(self.c):
-            for i in range(self.d):
-                gradient[k * width + i] += 2 * lam * z[k * width + i]
-                hessian[k * width + i][k * width + i] += 2 * lam
+        width, d = self.width, self.d
+        lam = ball(self.settings["lam"])
+        if "p" not in self.settings:
+            for k in range(self.c):
+                for i in range(d):
+                    gradient[k * width + i] += 2 * lam * z[k * width + i]
+                    hessian[k * width + i][k * width + i] += 2 * lam
+            return
+        eps, p = ball(self.settings["eps"]), ball(self.settings["p"])
+        for i in range(len(z)):
+            gradient[i] += 2 * eps * z[i]
+            hessian[i][i] += 2 * eps
+        for k, q in combinations(range(self.c), 2):
+            v = [z[k * width + i] - z[q * width + i] for i in range(d)]
+            square = dot(v, v)
+            factor = lam * p * (square ** ((p - 2) / 2))
+            for i in range(d):
+                gradient[k * width + i] += factor * v[i]
+                gradient[q * width + i] -= factor * v[i]
+                for j in range(d):
+                    bend = factor * ((1 if i == j else 0) + (p - 2) * v[i] * v[j] / square)
+                    for left, u in ((k, 1), (q, -1)):
+                        for right, t in ((k, 1), (q, -1)):
+                            hessian[left * width + i][right * width + j] += u * t * bend
 
 
 def optimum(machine, model):
     """A point and how far the optimum may be from it; None if it was not found."""
     ctx.prec = BITS
     z = machine.start(model)
+    singular = machine.free and "p" not in machine.settings
     for _ in range(NEWTON_STEPS):
         gradient, hessian = machine.derivatives(z)
-        if machine.free:
+        if singular:
             # A common shift of the intercepts changes nothing.
             ends = [k * machine.width + machine.d for k in range(machine.c)]
             for i in ends:
@@ -131,11 +163,21 @@ def instance(seed):
         X = X + 10.0 ** rng.uniform(0, 4)
     elif design == "tiny":
         X = X * 1e-3
-    settings = {
-        "loss": "softmax",
-        "lam": float(10.0 ** rng.uniform(-3, 1)),
-        "intercept": bool(rng.random() < 0.6),
-    }
+    if rng.random() < 0.5:
+        name = "multiclass"
+        settings = {
+            "loss": "softmax",
+            "lam": float(10.0 ** rng.uniform(-3, 1)),
+            "intercept": bool(rng.random() < 0.6),
+        }
+    else:
+        name = "m3svm"
+        settings = {
+            "loss": str(rng.choice(["softmax", "logistic"])),
+            "lam": float(10.0 ** rng.uniform(-3, 1)),
+            "p": float(rng.choice([1.25, 1.5, 2.0, 3.0, 4.0, rng.uniform(1.1, 6.0)])),
+            "eps": float(10.0 ** rng.uniform(-5, -1)),
+        }
     weight = rng.choice([0.5, 1.0, 3.0], n) if rng.random() < 0.4 else np.ones(n)
     scale = X.std(axis=0) + 1e-3 * np.abs(X).max()
     T = np.vstack([X.mean(axis=0) + 2.0 * scale * rng.standard_normal((5, d)), X[:3]])
@@ -145,6 +187,7 @@ def instance(seed):
         y,
         T,
         weight,
+        name,
         settings,
         float(rng.choice(TOLERANCES)),
         bool(rng.random() < 0.3),
@@ -153,13 +196,13 @@ def instance(seed):
 
 def check(seed, shrink=None):
     """What became of one instance: a label, a word, numbers of intervals and of misses, and why."""
-    design, X, y, T, weight, settings, tol, spoilt = instance(seed)
-    label, rng = f"multiclass on {design}", np.random.default_rng([seed, 31])
+    design, X, y, T, weight, name, settings, tol, spoilt = instance(seed)
+    label, rng = f"{name} on {design}", np.random.default_rng([seed, 31])
     machine = Machine(X, y, weight, settings, int(y.max()) + 1)
 
     def solve(tol):
-        given = {"sample_weight": weight, "tol": tol, "time_limit": 20.0}
-        return sx.fast.multiclass(X, y, **given, **settings)
+        solver = getattr(sx.fast, name)
+        return solver(X, y, sample_weight=weight, tol=tol, time_limit=20.0, **settings)
 
     def loose():
         solution = solve(tol)

@@ -268,7 +268,6 @@ _REASONS = {
     " says nothing about their labels": ("zero_one", "ramp", "l0"),
     f": its objective {_FLAT}": ("conic", "conic_fixed_gamma"),
     f": the sum of absolute values {_FLAT}": ("l1_squared_hinge", "sparse_multinomial_lr"),
-    f": the sum of powers of norms {_FLAT}": ("m3svm", "m3svm_hard_margin"),
 }
 _WHY = {name: reason for reason, names in _REASONS.items() for name in names}
 

@@ -32,8 +32,8 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
         Of pSVM (any p, with a free intercept, a penalised one or none), hard margin, ODM or ODML,
         linear or with a kernel that is known to be positive semidefinite; two classes, or several
         by binary machines (one against one, one against the rest); or of Weston-Watkins,
-        Crammer-Singer, M-SVM, top-k, multinomial logistic regression. There are none for losses
-        that are not convex, nor where the penalty has no modulus of convexity.
+        Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1. There are
+        none for losses that are not convex, nor where the penalty has no modulus of convexity.
     X, y : array-like
         The data that it was solved for, in the same order; weights are those of the solution.
 

@@ -14,6 +14,19 @@ same proof, with
 
 the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns subtracted, which
 changes no difference and does not raise P.
+
+**M3SVM** has :math:`\lambda\sum\|w_k-w_l\|^p`, without a modulus that holds everywhere, and
+penalises b by ε alone. But a dual point has flows S: with :math:`S_{kl} - \eta h` beside the
+changed multipliers neither :math:`R = G - \operatorname{div}S` nor the part of b changes, and
+
+.. math:: \eta f^*(x) \ge L - U + \textstyle\sum_i(g_i(a_i + \delta_i) - g_i(a_i))
+    + c(S_{kl}) - c(S_{kl} - \eta h), \qquad
+    c(S) = (p-1)\lambda\Big(\frac{\|S\|}{\lambda p}\Big)^{p/(p-1)},
+
+for every ε. It is the theorem with :math:`m = \nabla c(S_{kl})`, :math:`\rho^2 = U - L` and, in the
+place of ‖h‖²/4, half of ‖h‖² times the largest second derivative of c between the two flows,
+:math:`\max(1, \tfrac1{p-1})\,\|\nabla c(S)\|/\|S\|`, which is monotone in ‖S‖. For p > 2, where it
+is not bounded at 0, η is limited to ‖ηh‖ ≤ ½‖S‖.
 """
 
 from __future__ import annotations
@@ -25,15 +38,23 @@ from itertools import combinations
 from typing import Any, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import Bounded, exact, quietly, remainder, row_sums
+from svmcvx.certificate.bounded import Bounded, exact, exp, log, quietly, remainder, row_sums, sqrt
 from svmcvx.certificate.rows import Ball, Rows
 from svmcvx.data import check_features
-from svmcvx.formulations.multiclass.losses import HingeSum, Softmax, TopHinge
-from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement, bound_classical
-from svmcvx.formulations.multiclass.statement import MulticlassStatement
+from svmcvx.errors import DataError
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Softmax, TopHinge
+from svmcvx.formulations.multiclass.machines import (
+    M3SVM,
+    MACHINES,
+    ClassicalStatement,
+    bound_classical,
+    bound_m3svm,
+)
+from svmcvx.formulations.multiclass.statement import MulticlassStatement, lengths
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import checked_rows, optimum_of, require_data
 from svmcvx.guarantees.theorem import (
@@ -51,12 +72,13 @@ from svmcvx.solution import OptimalIntercepts, Solution
 
 __all__ = ["JOINT", "JointGuarantee", "joint_guarantee"]
 
-# The losses of the machines by the names of their builders.
-JOINT: Mapping[str, str] = {
+# The losses of the classical machines by the names of their builders.
+CLASSICAL: Mapping[str, str] = {
     machine.builder: loss
     for loss, machine in MACHINES.items()
     if machine.builder != "sparse_multinomial_lr"
 }
+JOINT = (*CLASSICAL, "m3svm")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +101,7 @@ class JointGuarantee(Guarantee):
     @property
     def radius(self) -> float:
         r"""At least the distance of the optimal W from the mean of model and dual point, times the
-        root of half its modulus.
+        root of half its modulus; √(U − L) for M3SVM.
         """
         return math.sqrt(max(theorem.squared_radius for theorem in self.theorems)) * (
             1.0 + 2.0**-50
@@ -131,20 +153,30 @@ def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
     """Return the guarantee of a solution of several classes in one problem."""
     features, evidence = checked_rows(solution, X)
     settings = solution.hyperparameters
-    statement = bound_classical(
-        features,
-        y,
-        lam=settings["lam"],
-        loss=JOINT[solution.formulation],
-        k=int(settings.get("k", 1)),
-        intercept=settings["intercept"],
-        sample_weight=evidence.weight,
-    )
+    statement: ClassicalStatement | M3SVM
+    if solution.formulation == "m3svm":
+        _refuse_m3svm(settings)
+        numbers = {name: settings[name] for name in ("lam", "p", "eps", "loss", "norm")}
+        statement = bound_m3svm(features, y, delta=1.0, sample_weight=evidence.weight, **numbers)
+    else:
+        statement = bound_classical(
+            features,
+            y,
+            lam=settings["lam"],
+            loss=CLASSICAL[solution.formulation],
+            k=int(settings.get("k", 1)),
+            intercept=settings["intercept"],
+            sample_weight=evidence.weight,
+        )
     data, model = statement.scores.data, cast("MulticlassModel", solution.model)
     require_data(solution, data)
     found = optimum_of(solution, statement)
     alpha = statement.multipliers(found.dual)
-    make = _ridge_theorem(statement, model, alpha)
+    make: Callable[..., Theorem]
+    if isinstance(statement, M3SVM):
+        make = _flow_theorem(statement, statement.required_flow(found.dual))
+    else:
+        make = _ridge_theorem(statement, model, alpha)
     sides = _PairMultipliers(statement, alpha)
     theorems = []
     for k, other in combinations(range(data.c), 2):
@@ -158,6 +190,19 @@ def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
         model=model,
         optimal_intercepts=solution.optimal_intercepts,
     )
+
+
+def _refuse_m3svm(settings: Mapping[str, Any]) -> None:
+    if settings["norm"] != 2 or settings["p"] == 1:
+        raise DataError(
+            "there are no guarantees of m3svm with p = 1 or norm = 1: the pairwise norms have no"
+            " curvature then, and eps alone says too little; use norm=2 and p > 1"
+        )
+    if settings["loss"] == "smoothed":
+        raise DataError(
+            "there are no guarantees of m3svm with the smoothed hinge; use loss='hinge', 'logistic'"
+            " or 'softmax'"
+        )
 
 
 class _PairMultipliers:
@@ -174,6 +219,8 @@ class _PairMultipliers:
             left = remainder(s, exact(alpha))
             ends, shape = (left.value[:, None], left.error[:, None]), self.alpha.shape
             self.left = Bounded(*(np.broadcast_to(part, shape) for part in ends))
+        elif isinstance(statement.loss, LogisticSum):
+            self.left = exact(s)[:, None] - exact(self.alpha)
 
     def multipliers(self, k: int, other: int, rows: Chosen) -> Multipliers:
         """Return the multipliers of two classes' observations towards the other of the two."""
@@ -190,10 +237,12 @@ class _PairMultipliers:
 def _rooms(loss: Any, alpha: Floats, s: Floats) -> tuple[Floats, Floats]:
     """Return lower bounds on how much each multiplier alone may grow and fall."""
     a, weight = exact(alpha), exact(s)[:, None]
-    if isinstance(loss, HingeSum):
+    if isinstance(loss, (HingeSum, LogisticSum)):
         return np.maximum((weight - a).lower, 0.0), alpha
     left = np.maximum(remainder(s, a).lower, 0.0)[:, None]
     if not isinstance(loss, TopHinge) or loss.k == 1:
+        if not isinstance(loss, (Softmax, TopHinge)):
+            raise DataError(f"there are no guarantees with the loss {loss.name}")
         return np.broadcast_to(left, alpha.shape), alpha
     # 0 ≤ a ≤ s/k, Σa ≤ s and (k − 1)a ≤ Σa for each of the classes.
     k = float(loss.k)
@@ -208,6 +257,18 @@ def _rooms(loss: Any, alpha: Floats, s: Floats) -> tuple[Floats, Floats]:
     return np.maximum(above, 0.0), np.maximum(below, 0.0)
 
 
+def _shifted(statement: MulticlassStatement) -> tuple[Rows, Floats]:
+    """Return the rows, shifted, and what was subtracted from them."""
+    scores = statement.scores
+    X, shift = scores.data.X, scores.centre
+    if scores.intercept == "penalised" and not sp.issparse(X):
+        # With Σc = 1 no shift of the rows changes anything.
+        shift = np.asarray(X.mean(axis=0))
+    shifted = bool(shift.any())
+    rows = Rows(X - shift if shifted else X, shifted=shifted)
+    return rows, shift
+
+
 def _ridge_theorem(
     statement: ClassicalStatement, model: MulticlassModel, alpha: Floats
 ) -> Callable[..., Theorem]:
@@ -220,9 +281,7 @@ def _ridge_theorem(
     W = model.coef
     centred = Ball.around(exact(W) - (row_sums(exact(W)) / float(c))[:, None])
     separation = mu * (centred - expanded).squared_norm()
-    X, shift = statement.scores.data.X, statement.scores.centre
-    shifted = bool(shift.any())
-    rows = Rows(X - shift if shifted else X, shifted=shifted)
+    rows, shift = _shifted(statement)
 
     def make(k: int, other: int, chosen: Chosen, multipliers: Multipliers, gap: float) -> Theorem:
         own, dual = (
@@ -231,5 +290,61 @@ def _ridge_theorem(
         )
         points = LinearPoints(rows[chosen], shift, False, halved(own + dual), separation, 2.0 / mu)
         return Theorem(points, multipliers, gap)
+
+    return make
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FlowTheorem(Theorem):
+    """The theorem with the conjugate of λ‖w‖^p at a flow."""
+
+    lam: float
+    p: float
+    length: Bounded
+
+    @quietly
+    def bend(self, squares: Floats, step: Floats) -> Floats:
+        """Half of ‖h‖² times the largest second derivative up to the step."""
+        moved = exact(step) * sqrt(exact(squares))
+        far = self.length + moved if self.p <= 2.0 else self.length - moved
+        far = exact(far.upper if self.p <= 2.0 else far.lower)
+        steeper = 1.0 if self.p >= 2.0 else 1.0 / (exact(self.p) - 1.0)
+        second = _gradient_factor(far, self.lam, self.p) * steeper
+        found = (0.5 * exact(squares) * second).upper
+        nothing = (squares == 0.0) | (far.value <= 0.0 if self.p < 2.0 else False)
+        return np.asarray(np.where(nothing, 0.0, found))
+
+    @quietly
+    def longest_step(self, squares: Floats) -> Floats:
+        """‖ηh‖ ≤ ½‖S‖ for p > 2."""
+        if self.p <= 2.0:
+            return super().longest_step(squares)
+        found = (0.5 * exact(max(self.length.lower_end, 0.0)) / sqrt(exact(squares))).lower
+        return np.asarray(np.where(squares == 0.0, np.inf, np.maximum(found, 0.0)))
+
+
+@quietly
+def _gradient_factor(r: Bounded, lam: float, p: float) -> Any:
+    """Return ‖∇c‖/‖S‖ at flows of a length: what a flow is multiplied by."""
+    if p == 2.0:
+        return 1.0 / (2.0 * exact(lam))
+    return exp(log(r / (exact(lam) * exact(p))) / (exact(p) - 1.0)) / r
+
+
+def _flow_theorem(statement: M3SVM, S: Floats) -> Callable[..., Theorem]:
+    """Return a function that makes the theorem of two classes, for M3SVM."""
+    rows, shift = _shifted(statement)
+    every = lengths(exact(S), 2)
+    column = {pair: j for j, pair in enumerate(combinations(range(statement.scores.data.c), 2))}
+
+    def make(k: int, other: int, chosen: Chosen, multipliers: Multipliers, gap: float) -> Theorem:
+        j = column[k, other]
+        centre = Ball(np.zeros(S.shape[0]))
+        if S[:, j].any():
+            centre = Ball(-S[:, j]).scaled(_gradient_factor(every[j], statement.lam, statement.p))
+        points = LinearPoints(rows[chosen], shift, False, centre, exact(0.0))
+        return FlowTheorem(
+            points, multipliers, gap, lam=statement.lam, p=statement.p, length=every[j]
+        )
 
     return make

@@ -134,6 +134,14 @@ class Theorem:
     multipliers: Multipliers
     gap: float
 
+    def bend(self, squares: Floats, step: Floats) -> Floats:
+        """Return an upper bound of the regulariser's part of the bracket over the step."""
+        return 0.25 * squares
+
+    def longest_step(self, squares: Floats) -> Floats:
+        """Return the largest steps for which :meth:`bend` is a bound."""
+        return np.full(squares.shape, np.inf)
+
     @cached_property
     def squared_radius(self) -> float:
         """At least ρ²."""
@@ -252,15 +260,18 @@ class Theorem:
         d = dual.signs[rows][:, None] * c
         radius = self.squared_radius
         curvature = (dual.terms.curvatures[rows][:, None] * d * d).sum(axis=0) if rows.size else 0.0
-        bend = 0.25 * squares + 0.5 * np.nan_to_num(curvature, nan=0.0, posinf=0.0)
+        bend = self.bend(squares, np.zeros(squares.shape)) + 0.5 * np.nan_to_num(
+            curvature, nan=0.0, posinf=0.0
+        )
         wanted = math.sqrt(radius) / np.sqrt(bend)
         room = (dual.room(rows, d) / np.abs(d)).min(axis=0, initial=np.inf) * (1 - roundings(32))
+        room = np.minimum(room, self.longest_step(squares))
         step = np.minimum(np.where(np.isnan(wanted), np.inf, wanted), room)
         # Where nothing limits the step, its quotient is as good as nothing.
         step = np.clip(np.where(np.isnan(step), 0.0, step), 0.0, 1.0 / LEAST_STEP)
         taken = np.where(step >= LEAST_STEP, step, 1.0)
         width = exact(np.full(taken.shape, radius)) / exact(taken)
-        width = width + exact(taken) * exact(0.25 * squares)
+        width = width + exact(taken) * exact(self.bend(squares, taken))
         width = width + exact(dual.terms.shortfall(rows, d, taken))
         return np.asarray(np.where(step >= LEAST_STEP, np.maximum(width.upper, 0.0), np.inf))
 
@@ -276,7 +287,7 @@ class Theorem:
         lengths = self.points.training.squared_lengths()[rows]
         curvature = dual.terms.curvatures[rows]
         squares = np.maximum(T.squared_lengths()[:, None] - 2.0 * T.products(rows) + lengths, 0.0)
-        bend = 0.25 * squares + 0.5 * curvature
+        bend = self.bend(squares, np.zeros(squares.shape)) + 0.5 * curvature
         step = np.minimum(math.sqrt(self.squared_radius) / np.sqrt(bend), rooms[rows])
         width = self.squared_radius / step + step * bend
         best = np.argmax(np.nan_to_num(side * targets - width, nan=-np.inf), axis=1)
@@ -384,7 +395,7 @@ class PowerTerms:
 
 @dataclass(frozen=True)
 class EntropyTerms:
-    """Entropies of a multiplier and of the rest of its weight, for the softmax loss."""
+    """Entropies of a multiplier and of the rest of its weight, for softmax and logistic losses."""
 
     alpha: Floats
     left: Bounded

@@ -324,6 +324,7 @@ def test_classes_that_are_beaten_are_those_that_no_choice_puts_first(seed):
         sx.ODMClassifier(),
         sx.ODMLClassifier(kernel="rbf"),
         sx.MulticlassSVMClassifier(loss="crammer_singer", lam=0.1),
+        sx.M3SVMClassifier(lam=0.05, p=4.0),
     ],
     ids=repr,
 )

@@ -1,7 +1,6 @@
 """Machines of several classes in one problem: intervals of score differences."""
 
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import svmcvx as sx
 from svmcvx.certificate.bounded import Bounded, exact
 from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, TopHinge
-from svmcvx.guarantees.joint import _rooms
+from svmcvx.guarantees.joint import FlowTheorem, _rooms
 from svmcvx.guarantees.theorem import EntropyTerms
 from tests.guarantees.test_guarantee import consistent
 
@@ -30,11 +29,17 @@ def problem(seed=0, n=45, c=4, offset=0.0):
 
 
 MACHINES = [
-    {"loss": loss, "k": k, "intercept": intercept, "lam": 0.1}
-    for loss, k in CLASSICAL
-    for intercept in (True, False)
-    # With a free intercept and k ≥ 3 no multiplier alone has room.
-    if k < 3 or not intercept
+    *(
+        (sx.fast.multiclass, {"loss": loss, "k": k, "intercept": intercept, "lam": 0.1})
+        for loss, k in CLASSICAL
+        for intercept in (True, False)
+        # With a free intercept and k ≥ 3 no multiplier alone has room.
+        if k < 3 or not intercept
+    ),
+    *(
+        (sx.fast.m3svm, {"loss": loss, "p": p, "lam": 0.05})
+        for loss, p in (("hinge", 1.25), ("hinge", 4.0), ("logistic", 4.0), ("softmax", 1.25))
+    ),
 ]
 
 
@@ -43,15 +48,15 @@ def differences(model, T):
     return np.column_stack([f[:, j] - f[:, k] for k, j in combinations(range(f.shape[1]), 2)])
 
 
-@pytest.mark.parametrize("settings", MACHINES)
-def test_intervals_of_all_gaps_have_a_number_in_common(settings):
+@pytest.mark.parametrize(("solve", "settings"), MACHINES)
+def test_intervals_of_all_gaps_have_a_number_in_common(solve, settings):
     rng = np.random.default_rng(5)
     for seed, offset in ((0, 0.0), (1, 100.0)):
-        X, y, T = problem(seed, offset=offset)
+        X, y, T = problem(seed, offset=offset if solve is sx.fast.multiclass else 0.0)
         weight = rng.choice([0.5, 1.0, 2.0], y.size) if seed else None
-        solve = partial(sx.fast.multiclass, X, y, sample_weight=weight, **settings)
         tight, *others = (
-            sx.guarantee(solve(tol=tol), X, y).scores(T) for tol in (1e-11, 0.3, 1e-3)
+            sx.guarantee(solve(X, y, tol=tol, sample_weight=weight, **settings), X, y).scores(T)
+            for tol in (1e-11, 0.3, 1e-3)
         )
         for loose in others:
             consistent(loose, tight)
@@ -161,6 +166,30 @@ def test_entropies_are_bounded_by_their_tangents():
     assert np.isinf(EntropyTerms(np.array([0.0, 0.5]), rest).curvatures).all()
 
 
+@pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0, 6.0])
+def test_the_conjugate_of_a_power_is_within_its_bend(p):
+    rng = np.random.default_rng(int(10 * p))
+    lam = 0.3
+    S = rng.standard_normal(3)
+    size = np.linalg.norm(S)
+    points = FlowTheorem(None, None, 0.0, lam=lam, p=p, length=exact(float(size)))
+
+    def conjugate(S):
+        return (p - 1.0) * lam * (np.linalg.norm(S) / (lam * p)) ** (p / (p - 1.0))
+
+    gradient = (size / (lam * p)) ** (1.0 / (p - 1.0)) * S / size
+    for length in (0.01, 0.3, 3.0):
+        h = length * rng.standard_normal(3)
+        squares = np.array([h @ h]) * (1.0 + 1e-12)
+        step = np.minimum(1.0, points.longest_step(squares))
+        change = -step[0] * h
+        true = conjugate(S + change) - conjugate(S) - gradient @ change
+        bound = step[0] * step * points.bend(squares, step)
+        assert bound[0] >= true - 1e-12 * abs(conjugate(S))
+        if length == 0.01:
+            assert bound[0] <= (2.0 + abs(1.0 / (p - 1.0) - 1.0) + p) * true
+
+
 def test_what_is_refused():
     X, y, _ = problem()
     solution = sx.fast.multiclass(X, y, loss="softmax", lam=0.5)
@@ -168,7 +197,8 @@ def test_what_is_refused():
     assert "4 classes" in repr(found)
     for answer, rows, of, reason in (
         (sx.fast.multiclass(X, y, loss="sparse_softmax", lam=0.5), X, y, "no modulus"),
-        (sx.fast.m3svm(X, y, lam=0.1, p=2.0), X, y, "no modulus"),
+        (sx.fast.m3svm(X, y, lam=0.1, p=1.0), X, y, "p = 1 or norm = 1"),
+        (sx.fast.m3svm(X, y, lam=0.1, p=2.0, loss="smoothed"), X, y, "smoothed"),
         (solution, X[::-1], y, "not the data"),
         (solution, X[:-1], y[:-1], "one for 45"),
     ):
