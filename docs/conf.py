@@ -8,6 +8,8 @@ import mathjax
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
+import other_packages
+
 import svmcvx
 
 project = "svmcvx"
@@ -20,6 +22,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
@@ -37,6 +40,8 @@ highlight_language = "none"
 # Markdown: mathematics between dollars, anchors as code hosts make them.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
+
+intersphinx_mapping = other_packages.mapping(Path(__file__).parent / "_build" / "inventories")
 
 # Notebooks are executed once a change.
 nb_execution_mode = "cache"
@@ -61,7 +66,13 @@ mathjax_path = "tex-svg.js"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "svmcvx"
-html_sidebars = {"getting_started": []}
+# Pages without pages below them.
+html_sidebars = {
+    path.stem: []
+    for path in Path(__file__).parent.glob("*.md")
+    if path.stem not in ("api", "formulations")
+}
+html_sidebars |= {f"_root/{page}": [] for page in ("benchmarks", "changelog", "contributing")}
 html_static_path = [
     "_static",
     str(Path(mathjax.__file__).parent / "static" / "mathjax" / "es5" / mathjax_path),

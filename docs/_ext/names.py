@@ -1,5 +1,5 @@
 """Public names between backticks in a page or notebook become links to their entry in the API
-reference, and names of pages links to them.
+reference, names of other packages links to their documentation, and names of pages links to them.
 """
 
 import json
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from docutils import nodes
+from other_packages import NAMES as OTHERS
 from sphinx.addnodes import pending_xref
 
 # Words that are names of functions wherever a page has them in backticks; of other words in lower
@@ -39,10 +40,11 @@ def reference_to(text, docname):
             "refexplicit": True,
         }
         return pending_xref("", refdoc=docname, refwarn=True, **target)
-    name = full_name(text)
-    if name and not docname.startswith("_api/"):  # docstrings have references of their own
-        return pending_xref("", refdoc=docname, refdomain="py", reftype="obj", reftarget=name)
-    return None
+    name = OTHERS.get(text.partition("(")[0])
+    if name is None and not docname.startswith("_api/"):  # docstrings have references of their own
+        name = full_name(text)
+    target = {"refdomain": "py", "reftype": "obj", "reftarget": name}
+    return pending_xref("", refdoc=docname, **target) if name else None
 
 
 def link_names(app, doctree):
@@ -56,7 +58,21 @@ def link_names(app, doctree):
             reference += literal
 
 
+def link_types(app, doctree):
+    """Link the names of other packages in the types of parameters."""
+    for kind in list(doctree.findall(nodes.classifier)):
+        words = re.split(r"(\w+)", kind.astext())
+        if any(word in OTHERS for word in words):
+            kind.clear()
+            for word in words:
+                found = reference_to(word, "_api/") if word in OTHERS else None
+                kind += nodes.Text(word) if found is None else found
+                if found is not None:
+                    found += nodes.inline(word, word)
+
+
 def setup(app):
     """Link names as soon as a page is read."""
     app.connect("doctree-read", link_names)
+    app.connect("doctree-read", link_types)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
