@@ -400,5 +400,11 @@ def find(name: str | None) -> Entry | None:
     -------
     Entry or None
         None if it is not in the catalogue.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> sx.catalogue.find("odm").source
+    'ZhangZhou'
     """
     return CATALOGUE.get(name or "")

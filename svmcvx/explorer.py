@@ -420,8 +420,7 @@ def explore(
     time_limit: float | None = 2.0,
     **settings: Any,
 ) -> Explorer:
-    """Show how boundary, margins, support vectors, interval and accuracy change with the
-    hyper-parameters of a model.
+    """Show how a model's boundary, interval and accuracy change with its hyper-parameters.
 
     The last expression of a notebook's cell is shown with sliders (Jupyter, VS Code, Colab), which
     need no running kernel: all combinations of values are solved first.

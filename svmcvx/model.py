@@ -97,9 +97,7 @@ class Model(ShortRepr, ABC):
         """
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each row of `X`: ``classes[1]`` where the score is positive, else
-        ``classes[0]``; of several scores the class of the largest, of equal ones the first.
-        """
+        """Return the class of the largest score (``classes[1]`` if > 0), or the first of equals."""
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
         labels: NDArray[Any] = self.classes[chosen]
@@ -120,9 +118,7 @@ class Model(ShortRepr, ABC):
         return int(self.support.size)
 
     def without_support(self) -> Self:
-        """Return what predicts the same and is sent to other processes: a linear model leaves out
-        the rows it rests on.
-        """
+        """Return what predicts the same, for other processes: a linear model without its rows."""
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -216,9 +212,7 @@ class BinaryModel(Model):
         r"""Return :math:`\|w\|^2` in feature space."""
 
     def scores(self, X: Features) -> Bounded:
-        """Return the scores of validated rows with bounds on their rounding errors, which are 0
-        where w = 0, without a pass over the data.
-        """
+        """Return the scores of validated rows with bounds on their rounding errors."""
         if is_constant(self):
             return exact(np.full(X.shape[0], self.intercept))
         return self._products(X) + self.intercept
@@ -616,9 +610,7 @@ class OneVsModel(Model):
         return class_scores(self.member_scores(X), self.scheme)
 
     def votes(self, X: Any) -> Floats:
-        """Return the number of votes of each row for each class, shape (m, c); of a model for each
-        pair of classes.
-        """
+        """Return the votes of each row for each class, shape (m, c), of a model of pairs."""
         if self.scheme != "ovo":
             raise DataError("votes are those of pairs of classes; this model has one score a class")
         return pair_votes(self.member_scores(X))
@@ -670,6 +662,13 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     DataError
         If the file does not exist, is not a model file, was written by a newer format, or is
         corrupted.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> sx.PSVMClassifier().fit([[0.0], [1.0]], ["a", "b"]).model_.save("machine.npz")
+    >>> sx.load_model("machine.npz").predict([[0.2]]).item()
+    'a'
     """
     what = "a svmcvx model file"
     with read_archive(path, what) as archive:

@@ -312,8 +312,7 @@ class Solution:
         )
 
     def save_proof(self, path: str | os.PathLike[str]) -> None:
-        """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from
-        the raw data.
+        """Write what the interval follows from to a file that :func:`svmcvx.verify` checks.
 
         The file holds the problem (its name and numbers, the kernel with its γ, the weights, a
         short name of the data), the model, the dual point and the ends that are claimed. There is
@@ -375,8 +374,7 @@ class Solution:
         )
 
     def proof_statement(self) -> Statement:
-        """Return the problem that a proof of this solution is about; :func:`svmcvx.verify` can be
-        told to expect it.
+        """Return the problem of a proof of this solution, which :func:`svmcvx.verify` may expect.
 
         Raises
         ------

@@ -355,8 +355,7 @@ def generalisation_bound(
     loss: str = "hinge",
     bias: str = "counted",
 ) -> GeneralisationBound:
-    r"""Evaluate the generalisation bound of the pSVM for a model of two classes on its training
-    data: [Sun], Theorem 3, eq. (13), and Corollary 1, eq. (14).
+    r"""Evaluate the bound of [Sun], Theorem 3, eq. (13), and Corollary 1, eq. (14), for a pSVM.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from tests.generated import PUBLIC, names_of, ours
 
 TABLES = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["tool"]
 CHECKS = set(TABLES["numpydoc_validation"]["checks"])
-OF_FUNCTIONS = {"PR01", "RT01"}
+OF_FUNCTIONS = {"PR01", "RT01", "EX01"}
 
 
 def methods(cls):

@@ -150,7 +150,8 @@ EXAMPLES = docstrings_with_examples()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda test: test.name)
-def test_the_examples_of_a_docstring(example):
+def test_the_examples_of_a_docstring(example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     told = []
     doctest.DocTestRunner().run(example, out=told.append)
     assert told == []

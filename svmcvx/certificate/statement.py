@@ -111,7 +111,7 @@ class Statement(ABC):
         """Dual objective at a feasible dual point, with its rounding."""
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
-        """Models and dual points that are known without a solver; none by default."""
+        """Return models and dual points that are known without a solver; none by default."""
         return [], []
 
     def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
@@ -119,7 +119,7 @@ class Statement(ABC):
         return False
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers for the certificate of a model and its dual point; none by default."""
+        """Return numbers for the certificate of a model and its dual point; none by default."""
         return {}
 
 

@@ -107,6 +107,12 @@ def content_digest(X: Any, y: Any) -> str:
     -------
     str
         64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> sx.datasets.content_digest([[1.0]], [0])[:8]
+    '2a12a9c3'
     """
     sha = hashlib.sha256()
     if sp.issparse(X):
@@ -209,5 +215,11 @@ def known_sets() -> Mapping[str, Record]:
     -------
     mapping from str to Record
         By name. Those that cannot be had say so.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> sx.datasets.known_sets()["sonar"].rows
+    208
     """
     return _read(REGISTRY)

@@ -212,9 +212,7 @@ class CertifiedClassifier(_Fitted):
         return {name: getattr(self, name) for name in _own_parameters(cls)}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve the formulation on training data; Ctrl-C raises KeyboardInterrupt, and the best
-        point so far stays in ``solution_``.
-        """
+        """Solve the formulation; Ctrl-C raises, and the best point stays in ``solution_``."""
         data = None
         with time_limited(check_time_limit(self.time_limit)) as deadline:
             if not isinstance(X, np.ndarray) and in_blocks(X):

@@ -50,8 +50,7 @@ FEW_CLASSES = 10
 
 @estimator
 class BinaryClassifier(CertifiedClassifier):
-    """Base class of the estimators of binary formulations; several classes are taken apart into
-    binary problems.
+    """Base class of estimators of binary formulations, which several classes are parted into.
 
     An estimator of a formulation outside this package derives from it: ``__init__`` sets the
     hyper-parameters, and ``_builder`` returns the function that builds the problem from ``X``,
@@ -72,9 +71,7 @@ class BinaryClassifier(CertifiedClassifier):
     n_jobs: int | None = None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, as in scikit-learn; ``kernel__gamma`` and the like set those of a kernel
-        object, by another one in its place.
-        """
+        """Set parameters as in scikit-learn; ``kernel__gamma`` replaces the kernel object."""
         prefix = "kernel__"
         own = {
             name.removeprefix(prefix): params[name] for name in params if name.startswith(prefix)

@@ -31,8 +31,7 @@ class _Searched(BinaryClassifier):
 
 @estimator
 class ZeroOneSVMClassifier(_Searched):
-    r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k`
-    margins below 1.
+    r"""SVM with 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`; or with at most `k` losses.
 
     It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with
     the settings `form` and `M` or ``solver="scip"``, as a mixed-integer program, which needs a
@@ -81,8 +80,7 @@ class _FreeIntercept(_Searched):
 
 @estimator
 class RampSVMClassifier(_FreeIntercept):
-    r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free
-    intercept.
+    r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`; free intercept.
 
     It is solved by the search of ``fast.ramp`` (at any size with ``solver="auto"``), or, with the
     setting `M` or ``solver="scip"``, as a mixed-integer program, which needs a solver for it (``pip

@@ -54,8 +54,7 @@ def _by_class(values: Floats) -> Floats:
 
 @estimator
 class M3SVMClassifier(MulticlassClassifier):
-    r"""M3SVM: :math:`\sum_i\ell(f_i) + \lambda\sum_{k<l}\|w_k-w_l\|^p +
-    \varepsilon(\|W\|^2+\|b\|^2)`.
+    r"""M3SVM: :math:`\sum\ell(f_i)+\lambda\sum_{k<l}\|w_k-w_l\|^p+\varepsilon(\|W\|^2+\|b\|^2)`.
 
     Parameters
     ----------

@@ -137,8 +137,7 @@ def certified_select(
     time_limit: float | None = None,
     **ranges: tuple[float, float],
 ) -> CertifiedSelection:
-    r"""Find a C in a range whose errors of cross-validation are proved to be within `eps` of the
-    fewest over the whole range.
+    r"""Find a C with errors of cross-validation proved to be within `eps` of the range's fewest.
 
     A kernel's scale and the transformers of a pipeline are those of each training part, as in
     :func:`svmcvx.select`; what transformers compute is taken as it is. The bounds hold for these

@@ -54,8 +54,7 @@ class AtValue(NamedTuple):
 
 
 class CertifiedPath(ShortRepr, Sequence[Solution]):
-    """Solutions at some values of a hyper-parameter, whose intervals hold for all values between
-    them.
+    """Solutions at some values of a hyper-parameter, with intervals for all values between them.
 
     Attributes
     ----------
@@ -129,8 +128,7 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         return AtValue(model, max(piece.rounded(value)[0], lower), upper)
 
     def bounds(self, values: Any) -> tuple[Floats, Floats]:
-        """Return ends of the optimum at several values, by what holds on the whole piece:
-        :meth:`at` evaluates its neighbours, and is narrower.
+        """Return ends of the optimum at several values; :meth:`at` evaluates, and is narrower.
 
         Parameters
         ----------
@@ -172,8 +170,7 @@ def certified_path(
     time_limit: float | None = None,
     **ranges: tuple[float, float],
 ) -> CertifiedPath:
-    r"""Solve a formulation for all values of a hyper-parameter in a range, up to a relative gap
-    that holds everywhere.
+    r"""Solve for all values of a hyper-parameter in a range, up to a gap that holds everywhere.
 
     The number of solutions grows as :math:`1/\sqrt\varepsilon`. An interval is one of the optimum,
     not of a test error.

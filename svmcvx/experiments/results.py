@@ -156,9 +156,7 @@ class Study:
         return self._scores(self._metric(metric), "std")
 
     def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
-        """Return mean ± standard deviation as text, and mean ranks over several data sets; † marks
-        one class only.
-        """
+        """Return mean ± standard deviation as text, and mean ranks; † marks one class only."""
         mean, sd = self.mean(metric), self.sd(metric)
         marked = self._by_set(self._of_one_class(), "any").eq(True)
         cells = mean.map(lambda value: MISSING if np.isnan(value) else f"{value:.{digits}f}")
@@ -302,8 +300,7 @@ class Study:
     def latex(
         self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3
     ) -> str:
-        """Return the table of a metric for a document with the package booktabs; write it to `path`
-        if that is given.
+        """Return the table of a metric for LaTeX with booktabs, written to `path` if that is given.
 
         Bold are the best of a row, and those without a significant difference from it in the
         corrected t-test at 0.05; a dagger marks models that predict one class only on some split.
@@ -323,8 +320,7 @@ class Study:
         return tables.written(tables.booktabs(header, rows, "l" + "c" * len(self.models)), path)
 
     def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:
-        """Write the diagram of mean ranks [Demsar] as a picture (``.pdf``, ``.svg``, ``.png``;
-        extra ``study``).
+        """Write the diagram of mean ranks [Demsar] (``.pdf``, ``.svg``, ``.png``; extra ``study``).
 
         Raises
         ------

@@ -28,8 +28,7 @@ def path(
     callback: Callable[[Solution], bool | None] | None = None,
     **keywords: Any,
 ) -> list[Solution]:
-    """Solve a formulation for a sequence of values of one hyper-parameter, each warm-started from
-    the previous solution.
+    """Solve for values of one hyper-parameter in turn, each warm-started from the one before.
 
     Parameters
     ----------

@@ -190,8 +190,7 @@ class Formulation(ShortRepr, certificate.Statement):
         raise TypeError(f"{type(self).__name__} has to say how a model is recovered")
 
     def model_of(self, variables: Mapping[str, Any]) -> Model | None:
-        """Return the model of the values of a primal problem's variables, exactly as they are; None
-        where they have none.
+        """Return the model at values of a primal problem's variables; None where they have none.
 
         :meth:`FormulationProblem.model_at_variables` calls it, unless the problem overrides that
         method.
@@ -279,8 +278,7 @@ class Formulation(ShortRepr, certificate.Statement):
 
 @dataclass(frozen=True, eq=False)
 class BinaryStatement(Formulation):
-    """Base class of the statements of all binary formulations: labels, weights, a feature space, a
-    multiplier for each observation.
+    """Base class of statements with labels, weights, a feature space and a multiplier a row.
 
     Parameters
     ----------
@@ -351,7 +349,7 @@ class BinaryStatement(Formulation):
         )
 
     def extra_arrays(self) -> Mapping[str, Floats]:
-        """Arrays of the problem that are no hyper-parameters, by name; none by default."""
+        """Return arrays that are no hyper-parameters, by name; none by default."""
         return {}
 
     def spread(self, model: Any) -> Mapping[str, Floats]:

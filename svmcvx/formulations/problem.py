@@ -205,8 +205,7 @@ class FormulationProblem(cp.Problem):
         return statement
 
     def proof_statement(self) -> Statement:
-        """Return the problem as a proof of it states it; :func:`svmcvx.verify` can be told to
-        expect it.
+        """Return the problem as a proof states it, which :func:`svmcvx.verify` may expect.
 
         Raises
         ------
@@ -220,7 +219,7 @@ class FormulationProblem(cp.Problem):
         return statement
 
     def recover(self) -> RecoveredPoints:
-        """Models and dual points from the present values of the variables and multipliers."""
+        """Return models and dual points at the present values of variables and multipliers."""
         found: RecoveredPoints = self.formulation.recover_from(*self._values())
         return found
 
@@ -236,8 +235,7 @@ class FormulationProblem(cp.Problem):
         )
 
     def model_at_variables(self) -> Model | None:
-        """Return the model of the present values of the variables, exactly as they are; None where
-        they have none.
+        """Return the model at the present values of the variables; None where they have none.
 
         Raises
         ------
@@ -253,16 +251,14 @@ class FormulationProblem(cp.Problem):
         return found
 
     def start(self) -> Mapping[str, Any] | None:
-        """Values of all variables, by their names, at a feasible point that the builder knows; None
-        if there is none.
+        """Return the variables, by name, at a feasible point that the builder knows, or None.
 
         A mixed-integer solver that can take it starts from there.
         """
         return None
 
     def proved_bound(self, value: float) -> float | None:
-        """Lower bound on the statement's optimum that follows from a solver's proved bound on this
-        problem's value.
+        """Return the bound on the statement's optimum that a solver's on this problem proves.
 
         By default the statement's objective is that of the problem, negated if the problem
         maximises. None means that nothing follows.
@@ -294,9 +290,7 @@ class FormulationProblem(cp.Problem):
         }
 
     def require_as_built(self) -> None:
-        """Raise a :class:`~svmcvx.errors.BuildError` if the objective or a constraint is not the
-        builder's any more.
-        """
+        """Raise a :class:`~svmcvx.errors.BuildError` if objective or constraints were changed."""
         objective, constraints = self._as_built
         same = len(constraints) == len(self._constraints) and all(
             mine is built for mine, built in zip(self._constraints, constraints, strict=True)
@@ -315,8 +309,7 @@ class FormulationProblem(cp.Problem):
         holds: Callable[[Any], bool] | None = None,
         tol: float = TOL,
     ) -> FormulationProblem:
-        """Return a problem with further constraints on the variables, which :func:`svmcvx.solve`
-        takes.
+        """Return a problem with further constraints on the variables, for :func:`svmcvx.solve`.
 
         Its statement has the same objective on a smaller set. A dual bound of this problem is a
         bound there too, so that ``lower`` is never worse, but for the `tol` of the solve, than what

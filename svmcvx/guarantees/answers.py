@@ -142,8 +142,7 @@ class Guarantee(ShortRepr, ABC):
         """
 
     def save_proof(self, path: str | os.PathLike[str], T: Any) -> None:
-        """Write the intervals of the scores of some rows to a file, which :func:`svmcvx.verify`
-        checks from the raw data and these rows.
+        """Write the intervals of the scores of rows to a file that :func:`svmcvx.verify` checks.
 
         The file is that of :meth:`svmcvx.Solution.save_proof` with the intervals, the labels that
         they decide, and a digest of the rows. The claimed intervals are those that the second
@@ -177,9 +176,7 @@ class Guarantee(ShortRepr, ABC):
     )
 
     def predict(self, T: Any) -> NDArray[Any]:
-        """Return the class of each row of `T` that every optimal machine predicts, None where that
-        is undecided.
-        """
+        """Return the class of each row of `T` that every optimal machine predicts, or None."""
         return self.scores(T).labels
 
     def decided(self, T: Any) -> Mask:
@@ -213,16 +210,12 @@ class Guarantee(ShortRepr, ABC):
         return Interval.of(_mean(low), _mean(high))
 
     def error(self, T: Any, y: Any) -> Interval:
-        """Return an interval of the share of rows that an optimal machine predicts wrongly; see
-        :meth:`accuracy`.
-        """
+        """Return an interval of the share of wrong predictions; see :meth:`accuracy`."""
         low, high, _ = self._right(T, y)
         return Interval.of(1 - _mean(high), 1 - _mean(low))
 
     def balanced_accuracy(self, T: Any, y: Any) -> Interval:
-        """Return an interval of the mean, over the classes in `y`, of the accuracy on each; see
-        :meth:`accuracy`.
-        """
+        """Return an interval of the mean accuracy of the classes in `y`; see :meth:`accuracy`."""
         low, high, codes = self._right(T, y)
         present = np.unique(codes)
         ends = [
@@ -232,9 +225,7 @@ class Guarantee(ShortRepr, ABC):
         return Interval.of(ends[0], ends[1])
 
     def auc(self, T: Any, y: Any) -> Interval:
-        """Return an interval of the area under the ROC curve: the share of pairs of two classes in
-        the right order, ties half; see :meth:`accuracy`. `y` has labels of both classes.
-        """
+        """Return an interval of the area under the ROC curve, for labels `y` of both classes."""
         if self.classes.size != 2:
             raise DataError(
                 "the area under the ROC curve is that of two classes, and here are"
@@ -255,8 +246,7 @@ class Guarantee(ShortRepr, ABC):
         return Interval.of(Fraction(low, 2 * pairs), Fraction(high, 2 * pairs))
 
     def compare(self, other: Guarantee, T: Any, y: Any) -> Interval:
-        """Return an interval of the difference of two machines' accuracies on the same rows: this
-        one's less the other's.
+        """Return an interval of this machine's accuracy less another's on the same rows.
 
         Both ends have the same sign where one machine is proved to be the better one on these rows.
         """

@@ -12,8 +12,7 @@ from svmcvx.solution import Solution
 
 
 def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
-    r"""Return guarantees on *every* optimal machine of a problem: intervals of its scores, its
-    labels, its accuracy.
+    r"""Return guarantees on *every* optimal machine: intervals of its scores, labels, accuracy.
 
     A certificate says how far a model's objective is from the optimum. This says what the optimum
     itself predicts: with U − L the width of the interval, the scores of the optimal machines on any

@@ -75,8 +75,9 @@ class EntryError(NamedTuple):
         return factored_error(np.zeros(m), np.zeros(n), 0.0)
 
     def of_products(self, magnitude: Floats, weighted: Floats, v: Floats) -> Floats:
-        r"""Return a bound on :math:`\sum_j |\hat K_{ij} - K_{ij}| |v_j|`, given numbers that are
-        at least :math:`|\hat K||v|` and :math:`|\hat K|(c \circ |v|)`; v may have several columns.
+        r"""Return a bound on :math:`\sum_j |\hat K_{ij} - K_{ij}| |v_j|`, v of one or more columns.
+
+        `magnitude` is at least :math:`|\hat K||v|`, `weighted` :math:`|\hat K|(c \circ |v|)`.
         """
         size = np.abs(v)
         bound = (self.rows * magnitude.T).T + weighted
@@ -214,8 +215,7 @@ class Kernel(ABC):
         return np.asarray(self.diagonal(A) * enlarge + UNDERFLOW)
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        """Return a bound on the error of the entries of :meth:`block`, its double-precision
-        `values`.
+        """Return a bound on the error of :meth:`block`, its double-precision `values`.
 
         A kernel that does not override this method is taken to be exact.
         """
@@ -370,9 +370,7 @@ class Exponential(_Stationary):
         return np.asarray(np.sqrt(squared_distances(A, B)))
 
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
-        """Return that of distances through the exponential: an error δ of the square is at most δ
-        over the length.
-        """
+        """Return that through the exponential: an error δ of the square is at most δ / length."""
         gamma, d = self._gamma, int(A.shape[1])
         squares, a, b = distances(A, B)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

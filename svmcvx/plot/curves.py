@@ -49,6 +49,12 @@ def gap_trace(
     ------
     DataError
         If there is nothing to draw.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> sx.plot.gap_trace(sx.fast.psvm([[0.0], [1.0]], [0, 1])).get_ylabel()
+    'relative gap'
     """
     named = {name: getattr(given, "solution_", given) for name, given in by_name(solutions).items()}
     wrong = [name for name, solution in named.items() if not isinstance(solution, Solution)]
@@ -115,8 +121,7 @@ def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
 
 @documented
 def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the interval of the optimum over the range of a certified path, with a dot at each
-    solution.
+    """Draw the interval of the optimum over a certified path, with a dot at each solution.
 
     Where the parameter is a weight the vertical axis shows the optimum divided by it, so that
     several decades can be read in one picture.
@@ -130,6 +135,14 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
     ------
     DataError
         If the path has no two solutions with an interval.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(60, 2, sigma=0.5, seed=0)
+    >>> path = sx.certified_path(sx.PSVMClassifier(p=2.0), X, y, C=(0.1, 1.0), eps=0.5)
+    >>> sx.plot.certified_path(path).get_ylabel()
+    'optimum / C'
     """
     values, name = path.values, path.parameters[0]
     weight = name not in NOT_WEIGHTS
@@ -151,13 +164,20 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
 
 @documented
 def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the band of errors of cross-validation that is proved over a range of C, and the values
-    that were solved.
+    """Draw the proved band of errors of cross-validation over a range of C, and the values solved.
 
     Parameters
     ----------
     found : CertifiedSelection
         See :func:`svmcvx.certified_select`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(40, 2, sigma=0.5, seed=0)
+    >>> found = sx.certified_select(sx.PSVMClassifier(p=2.0), X, y, C=(0.1, 1.0), eps=0.5)
+    >>> sx.plot.certified_selection(found).get_ylabel()
+    'errors of 40'
     """
     pieces, values = found.pieces, found.values
     ends = np.append(pieces["low"].to_numpy(), pieces["high"].iloc[-1])

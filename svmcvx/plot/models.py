@@ -14,7 +14,7 @@ from svmcvx.arguments import documented
 from svmcvx.arrays import Floats
 from svmcvx.data import check_choice, check_features, check_labels
 from svmcvx.display import settings
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.errors import DataError
 from svmcvx.plot.style import (
     DASHES,
     MARKERS,
@@ -45,13 +45,7 @@ SCALED = 1e-6
 
 @documented
 def decision_regions(
-    model: Any,
-    X: Any,
-    y: Any,
-    *,
-    feature_names: Any = None,
-    ax: Axes | None = None,
-    title: str | None = None,
+    model: Any, X: Any, y: Any, *, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Draw the decision of a model over two features, with the data and the support vectors.
 
@@ -66,11 +60,9 @@ def decision_regions(
         Has ``decision_function`` (and ``predict`` for more than two classes); rings need its
         support, indices into `X`.
     X : array-like or DataFrame of shape (n, 2)
-        The training data.
+        The training data. The axes are named after its columns, or those of the estimator's fit.
     y : array-like of shape (n,)
         Their labels.
-    feature_names : sequence of two str, optional
-        For the axes; by default the columns of `X`, or those that the estimator was fitted to.
     title : str, optional
         By default the formulation of a solution or a fitted estimator with its hyper-parameters;
         ``""`` for none.
@@ -79,6 +71,13 @@ def decision_regions(
     ------
     DataError
         If there are not exactly two features, or `X` is not what the model's support points into.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(60, 2, sigma=0.5, seed=0)
+    >>> sx.plot.decision_regions(sx.PSVMClassifier(C=2.0).fit(X, y), X, y).get_title()
+    'psvm: C=2, p=1, kernel=none'
     """
     classifier = classifier_of(model)
     points = check_features(X, accept_sparse=False)
@@ -88,7 +87,8 @@ def decision_regions(
             " margin_distribution"
         )
     codes, classes = _classes(classifier, y, points.shape[0])
-    names = _feature_names(classifier, X, feature_names)
+    named = getattr(X, "columns", getattr(classifier, "feature_names_in_", None))
+    names = ["feature 0", "feature 1"] if named is None else [*map(str, named)]
     _, last = getattr(classifier, "steps", [("", classifier)])[-1]
     support = np.asarray(getattr(last, "support_", getattr(last, "support", ())), dtype=np.intp)
     if support.size and support.max() >= points.shape[0]:
@@ -152,16 +152,6 @@ def _classes(classifier: Any, y: Any, n: int) -> tuple[NDArray[np.intp], NDArray
     if known is None:  # a rule that only scores
         return check_labels(y, n, binary=True)
     return label_codes(classifier, y, n), np.asarray(known)
-
-
-def _feature_names(classifier: Any, X: Any, given: Any) -> list[str]:
-    """Return two names: given, of the table, of the fitted classifier, or numbers."""
-    if given is not None:
-        if isinstance(given, (str, bytes)) or np.shape(given) != (2,):
-            raise DataTypeError(f"feature_names must be a sequence of two strings, got {given!r}")
-        return [str(name) for name in given]
-    known = getattr(X, "columns", getattr(classifier, "feature_names_in_", None))
-    return ["feature 0", "feature 1"] if known is None else [str(name) for name in known]
 
 
 def _scaling(column: Floats) -> str:
@@ -254,6 +244,13 @@ def margin_distribution(
     scale : "median" or "none"
         Divide the margins of a model by their median absolute value, so that formulations of
         different scales can be laid over each other, or leave them.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(60, 2, sigma=0.5, seed=0)
+    >>> sx.plot.margin_distribution(sx.PSVMClassifier().fit(X, y), X, y).get_ylabel()
+    'share of observations'
     """
     check_choice(scale, "scale", ("median", "none"))
     ax = drawing_axes(ax)

@@ -80,8 +80,6 @@ def test_features_are_named_by_the_table_the_estimator_or_the_user():
         ax = sx.plot.decision_regions(classifier, table.to_numpy(), Y)
     assert ax.get_xlabel() == "length (standardised)"
     assert sx.plot.decision_regions(LINEAR.model, X, Y).get_ylabel() == "feature 1"
-    named = sx.plot.decision_regions(LINEAR.model, X, Y, feature_names=["u", "v"])
-    assert named.get_ylabel() == "v"
 
 
 def test_regions_are_titled_by_the_formulation_and_scaled_by_a_bar():
@@ -144,10 +142,6 @@ def test_gaps_are_drawn_over_the_logarithm_of_time():
 REFUSED = {
     "three features": (lambda: sx.plot.decision_regions(LINEAR, np.c_[X, X], Y), "two features"),
     "other rows": (lambda: sx.plot.decision_regions(SOLVED, X[:2], Y[:2]), "pass the training"),
-    "names": (
-        lambda: sx.plot.decision_regions(LINEAR, X, Y, feature_names="ab"),
-        "sequence of two strings",
-    ),
     "scale": (
         lambda: sx.plot.margin_distribution({"a": LINEAR}, X, Y, scale="mean"),
         "scale must be one of",

@@ -180,8 +180,7 @@ def multiclass(
     intercept: bool | str = True,
     sample_weight: Any = None,
 ) -> ClassicalProblem:
-    r"""Build one of the classical multi-class machines, by the name of its loss, as a cvxpy
-    problem.
+    r"""Build a classical multi-class machine, by the name of its loss, as a cvxpy problem.
 
     .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
 
