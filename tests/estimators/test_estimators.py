@@ -187,7 +187,7 @@ def test_that_it_predicts_several_classes_is_seen_in_few_rows(monkeypatch, class
 
 @pytest.mark.parametrize("estimator", FACES, ids=repr)
 def test_weights_of_classes_multiply_those_of_observations(estimator):
-    data, labels = make_data(n=14, seed=1)
+    data, labels = make_data(n=10, seed=1)
     weight = np.linspace(0.5, 2.0, labels.size)
     by_class = clone(estimator).set_params(class_weight={-1: 2.0, 1: 0.25})
     by_class.fit(data, labels, sample_weight=weight)

@@ -469,7 +469,7 @@ def workers(number, **how):
 @pytest.fixture(scope="module")
 def cluster():
     # Workers in the process of the tests answer no more after some hundred other tests.
-    with workers(2) as client:
+    with workers(3) as client:
         yield client
 
 
@@ -509,35 +509,40 @@ def test_a_cluster_that_answers_no_more_ends_with_the_limit(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_workers_gives_the_same_answer_or_notices_another_source(tmp_path):
+def test_a_cluster_that_loses_workers_gives_the_same_answer_or_notices_another_source(
+    cluster, tmp_path, monkeypatch
+):
+    async def stays_away(nanny):
+        return nanny.status
+
+    # Two are killed. The start of another takes seconds.
+    monkeypatch.setattr("distributed.Nanny.instantiate", stays_away)
     X, y = data()
-    # Two are killed, which need not come back on a busy machine.
-    with workers(3) as client:
-        blocks, labels = sources("npy", X, y, tmp_path)
-        calls = [partial(psvm, C=0.1, p=2.0, tol=1e-4), partial(odm, C1=5.0, tol=1e-5)]
-        quiet = [call(blocks, labels) for call in calls]
-        for call, found in zip(calls, quiet, strict=True):
-            overlap(found, call(X, y), gap=1e-2)
-        killed = []
+    blocks, labels = sources("npy", X, y, tmp_path)
+    calls = [partial(psvm, C=0.1, p=2.0, tol=1e-4), partial(odm, C1=5.0, tol=1e-5)]
+    quiet = [call(blocks, labels) for call in calls]
+    for call, found in zip(calls, quiet, strict=True):
+        overlap(found, call(X, y), gap=1e-2)
+    killed = []
 
-        def kill(progress):
-            if not killed:
-                killed.append(next(iter(client.run(os.getpid).values())))
-                os.kill(killed[0], signal.SIGKILL)
+    def kill(progress):
+        if not killed:
+            killed.append(next(iter(cluster.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
 
-        # The first answer loses a worker in the middle; the second finds another one, which has no
-        # states yet.
-        for call, alone in zip(calls, quiet, strict=True):
-            found = call(blocks, labels, callback=kill)
-            assert found.certificate.upper == pytest.approx(alone.certificate.upper, rel=1e-9)
-            assert found.certificate.lower == pytest.approx(alone.certificate.lower, rel=1e-9)
-        assert killed
-        killed.clear()
+    # The first answer loses a worker in the middle; the second finds another one, which has no
+    # states yet.
+    for call, alone in zip(calls, quiet, strict=True):
+        found = call(blocks, labels, callback=kill)
+        assert found.certificate.upper == pytest.approx(alone.certificate.upper, rel=1e-9)
+        assert found.certificate.lower == pytest.approx(alone.certificate.lower, rel=1e-9)
+    assert killed
+    killed.clear()
 
-        def replace_and_kill(progress):
-            np.save(tmp_path / "X.npy", X[::-1])
-            kill(progress)
+    def replace_and_kill(progress):
+        np.save(tmp_path / "X.npy", X[::-1])
+        kill(progress)
 
-        with pytest.raises(sx.DataError, match=r"block \d.*must not change"):
-            calls[0](blocks, labels, callback=replace_and_kill)
-        assert killed
+    with pytest.raises(sx.DataError, match=r"block \d.*must not change"):
+        calls[0](blocks, labels, callback=replace_and_kill)
+    assert killed
