@@ -27,8 +27,8 @@ norm       :math:`\|Uz + u\|_q \le t(z)`, q = 1, 2        :math:`(-\kappa, \zeta
                                                           :math:`\|\zeta\|_{q^*} \le \kappa`
 ========== ============================================== ======================================
 
-Absolute values and maximum norms are inequalities of two or more pieces, and sums of squares with a
-constant limit are norms. Constraints of other forms, and those on other variables than w and b,
+Maxima, absolute values and maximum norms are inequalities of several pieces, and sums of squares
+with a constant limit are norms. Constraints of other forms, and on other variables than w and b,
 have no multipliers here. The coefficients are those that cvxpy compiles from the expressions; each
 is taken as known to a relative 8u.
 
@@ -95,13 +95,16 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     atom, factor = _unscaled(curved[0])
     if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs) and atom.size == 1:
         atom = cp.norm1(atom.args[0].args[0])
-    if not (atom.args and atom.args[0].is_affine()) or getattr(atom, "axis", None) is not None:
+    if not all(one.is_affine() for one in atom.args) or getattr(atom, "axis", None) is not None:
         return None
     limit = sum((-term for term in _terms(expression) if term.is_affine()), cp.Constant(0.0))
     limit = cp.vec(limit / factor + np.zeros(atom.shape), order="F")
     u = cp.vec(atom.args[0], order="F")
     if isinstance(atom, (cp.abs, cp.norm_inf)):
         return StandardForm("inequality", (u - limit, -u - limit), factor=factor)
+    if isinstance(atom, (cp.maximum, cp.max)):
+        pieces = [cp.vec(one + np.zeros(atom.shape), order="F") - limit for one in atom.args]
+        return StandardForm("inequality", tuple(pieces), factor=factor)
     if isinstance(atom, cp.norm1) or (isinstance(atom, Pnorm) and atom.p == 2):
         order = 1.0 if isinstance(atom, cp.norm1) else 2.0
         return StandardForm("norm", (limit, u), order, factor)
@@ -363,6 +366,9 @@ def completed(
     m = np.zeros(rows.offset.size)
     undetermined = np.zeros(rows.offset.size, dtype=bool)
     values = rows.values(at).value
+    sizes = np.abs(rows.offset)
+    for name, matrix in rows.matrices.items():
+        sizes = sizes + abs(matrix) @ np.abs(at[name].value)
     for group in rows.groups:
         solved = _solved(constraints[group.constraint])
         part, value, free = m[group.rows], values[group.rows], undetermined[group.rows]
@@ -375,7 +381,7 @@ def completed(
             part[:] = (chosen * solved).ravel() * group.scale
             if len(pieces) > 1:
                 largest = pieces.max(axis=0)
-                size = np.abs(pieces).max(axis=0)
+                size = sizes[group.rows].reshape(pieces.shape).max(axis=0)
                 near = (pieces >= largest - NEARLY * size) & (solved > 0.0)
                 free[:] = (near & (near.sum(axis=0) > 1)).ravel()
             continue

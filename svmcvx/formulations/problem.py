@@ -272,13 +272,11 @@ class FormulationProblem(cp.Problem):
         return sum(value.nnz if sp.issparse(value) else np.size(value) for value in constants)
 
     @property
-    def bound_survives_constraints(self) -> bool:
-        """Whether a solver's bound on this problem with more constraints bounds its statement with
-        them.
-
-        It does not if the problem has been restricted to a neighbourhood of its optimum.
+    def complete_below(self) -> float:
+        """Value below which this problem has all points of its statement, not only optima: up to it
+        a solver's bound on this problem with more constraints bounds the statement with them.
         """
-        return True
+        return math.inf
 
     @property
     def constraint_dict(self) -> dict[str, cp.Constraint]:
@@ -314,9 +312,8 @@ class FormulationProblem(cp.Problem):
         Its statement has the same objective on a smaller set. A dual bound of this problem is a
         bound there too, so that ``lower`` is never worse, but for the `tol` of the solve, than what
         this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints on ``w`` and
-        ``b``, absolute values and bounds on norms have multipliers with a bound of their own, which
-        is tight. A
-        model counts for ``upper`` only if it meets the constraints.
+        ``b``, bounds on absolute values, maxima and norms have multipliers with a bound of their
+        own, which is tight. A model counts for ``upper`` only if it meets the constraints.
 
         ``w`` belongs to the columns of the problem's factor: those of the data, or with a kernel or
         more columns than rows those of a square root of the Gram matrix
@@ -348,7 +345,8 @@ class FormulationProblem(cp.Problem):
         self.require_as_built()
         if holds is not None and not callable(holds):
             raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
-        tol, problem, added = check_number(tol, "tol", "[0, inf)"), self, tuple(constraints)
+        tol, problem = check_number(tol, "tol", "[0, inf)"), self
+        added = (constraints,) if isinstance(constraints, cp.Constraint) else tuple(constraints)
         for constraint in added:
             if not isinstance(constraint, cp.Constraint):
                 raise DataError(
@@ -512,7 +510,10 @@ class ConstrainedStatement(Formulation):
 
     def explain(self, status: str) -> str:
         if status == "infeasible":
-            return f"no point meets the {self.count} added constraints beside those of {self.name}"
+            most = getattr(self.whole, "complete_below", math.inf)
+            below = "" if most == math.inf else f" below {most:.6g}, which M='auto' covers,"
+            what = f"the {self.count} added constraints beside those of {self.name}"
+            return f"no point{below} meets {what}" + ("; pass numbers M" if below else "")
         return self.whole.explain(status)
 
 
@@ -601,11 +602,7 @@ class ConstrainedProblem(FormulationProblem):
         return [] if m is None else [{**dual, ADDED: m}]
 
     def proved_bound(self, value: float) -> float | None:
-        return self.built.proved_bound(value) if self.built.bound_survives_constraints else None
-
-    @property
-    def bound_survives_constraints(self) -> bool:
-        return self.built.bound_survives_constraints
+        return self.built.proved_bound(min(value, self.built.complete_below))
 
 
 @contextmanager

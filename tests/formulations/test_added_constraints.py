@@ -30,6 +30,8 @@ ON_W = {
     "infinity-norm": lambda w, b: [cp.norm(w, "inf") <= 0.3],
     "sum of squares": lambda w, b: [cp.sum_squares(w) <= 0.25],
     "absolute values": lambda w, b: [cp.abs(w) <= 0.3],
+    "largest": lambda w, b: [2 * cp.max(w[:3]) + w[1] <= 0.2],
+    "maxima": lambda w, b: cp.maximum(w[:3], -0.1, w[1:4] if w.size > 3 else 2 * w[:3]) <= 0.15,
     "cone": lambda w, b: [cp.SOC(cp.Constant(0.4), w[:2])],
     "rows": lambda w, b: [A @ w[:3] <= -0.1, w[0] == w[1]],
     "scaled 1-norm of a shift": lambda w, b: [2 * cp.norm1(w - 0.1) + w[1] / 3 <= 1.0],

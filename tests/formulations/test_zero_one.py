@@ -300,11 +300,43 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_only_bounds_that_rest_on_no_incumbent_survive_constraints(name):
+def test_bounds_that_rest_on_an_incumbent_count_up_to_it(name):
     X, y = small(2, n=9)
     problem = PROGRAMS[name](X, y)
-    assert problem.bound_survives_constraints == (name != "automatic")
+    assert (problem.complete_below < math.inf) == (name == "automatic")
     assert problem.model_at_variables() is None
+
+
+BUILDS = {
+    "0-1": lambda X, y, M: zero_one_mio(X, y, lam=1.0, M=M),
+    "budget": lambda X, y, M: zero_one_mio(X, y, k=5, M=M),
+    "l0": lambda X, y, M: l0_mio(X, y, C=1.0, M=M),
+    "ramp": lambda X, y, M: ramp_mio(X, y, C=1.0, M=M),
+}
+
+
+@pytest.mark.parametrize(
+    ("build", "far"), [("0-1", 0.3), ("0-1", 60.0), ("ramp", 0.3), ("l0", 60.0), ("budget", 60.0)]
+)
+def test_with_constraints_the_bound_of_automatic_m_is_below_that_of_wide_m(build, far):
+    """At 60 the constraint excludes all points that M covers."""
+    X, y = small(2, n=7)
+    wide, auto = (BUILDS[build](X, y, M) for M in (1e4, "auto"))
+    free = sx.solve(auto).certificate
+    whole, own = (
+        problem.with_constraints([problem.var_dict["w"][0] <= -far]) for problem in (wide, auto)
+    )
+    best = sx.solve(whole).certificate
+    assert auto.complete_below <= free.upper * (1 + 1e-9)
+    if far > 1:
+        assert best.lower > auto.complete_below
+        with pytest.raises(SolverFailed, match="which M='auto' covers"):
+            sx.solve(own)
+        return
+    found = sx.solve(own).certificate
+    assert found.lower <= best.upper
+    assert found.upper >= best.lower * (1 - 1e-6)
+    assert found.lower >= min(auto.complete_below, best.lower) * (1 - 1e-5)
 
 
 def test_under_added_constraints_explicit_m_belongs_to_the_statement():

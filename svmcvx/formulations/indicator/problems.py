@@ -6,6 +6,7 @@ loss at :math:`\gamma_i \propto s_i/\|x_i\|^2`, whose dual point bounds the 0-1 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -226,8 +227,9 @@ class DroppingProblem(FormulationProblem):
         return cast("BinaryModel | None", model)
 
     @property
-    def bound_survives_constraints(self) -> bool:
-        return "margin" not in self.constraint_dict or self.formulation.explicit is not None
+    def complete_below(self) -> float:
+        rows = "margin" in self.constraint_dict
+        return float(self.formulation.complete_below) if rows else math.inf
 
     def proved_bound(self, value: float) -> float | None:
         found: float = self.formulation.bound_of_search(value)

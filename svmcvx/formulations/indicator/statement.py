@@ -214,15 +214,32 @@ class IndicatorStatement(BinaryStatement):
     @cached_property
     def valid_M(self) -> Floats | None:
         """Values of M that keep all optima, by the best point of the pool; None without one."""
-        least = min((self.value_of(point) for point in self.pool), default=math.inf)
-        if not math.isfinite(least):
+        if not math.isfinite(self.least_known):
             return None
         return big_m_bound(
             self.geometry,
-            partial(self._norm_beside, least),
+            partial(self._norm_beside, self.least_known),
             lowest=self.slack_allowed,
             all_dropped=2.0 if self.geometry.free else 1.0,
         )
+
+    @cached_property
+    def least_known(self) -> float:
+        """An upper bound on the objective of the best point of the pool."""
+        return min((self.value_of(point) for point in self.pool), default=math.inf)
+
+    @property
+    def complete_below(self) -> float:
+        """Value below which M keeps all points: none there is worse than the best of the pool, or
+        drops a whole class (with a free intercept; else all observations), however far out.
+        """
+        if self.explicit is not None:
+            return math.inf
+        y = self.y if self.geometry.free else np.zeros(self.y.size)
+        lightest = np.min([self.weight[y == label].sum() for label in np.unique(y)])
+        if self._norm_beside(self.least_known, lightest) < 0:
+            return self.least_known
+        return float(max(self.slack_allowed, 1.0) * self.price * lightest)
 
     def value_of(self, point: Incumbent) -> float:
         """Return an upper bound on the objective of a point, or of a multiple within rounding."""
