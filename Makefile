@@ -19,7 +19,7 @@ help:
 	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
 	@echo "make torch  run the tests of the loss for networks with PyTorch (CPU) beside $(VENV)"
 	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/formulations/test_psvm.py for some"
-	@echo "make docs   install into $(VENV) and build the site in docs/_build/html, its notebooks in small"
+	@echo "make docs   install into $(VENV) and build the site in docs/_build/html, its notebooks in small: some ten minutes, without output"
 	@echo "make site   the same with the notebooks in full, as it is published; SVMCVX_REPOSITORY and SVMCVX_SITE are the addresses of sources and site"
 	@echo "make lint   ruff, mypy and numpydoc's rules"
 	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment; the addresses above become its links"

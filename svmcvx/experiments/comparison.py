@@ -20,7 +20,6 @@ from sklearn.pipeline import Pipeline
 from svmcvx.catalogue import TOL
 from svmcvx.certificate import relative_gap
 from svmcvx.data import Features, check_choice, check_number, check_time_limit, check_whole
-from svmcvx.datasets import Dataset, load
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.experiments import fit
 from svmcvx.experiments.selection import Selection, parameter_of, select
@@ -300,21 +299,6 @@ def _is_grid(value: Any) -> bool:
     return value is None or all(isinstance(part, Mapping) for part in each)
 
 
-def parts_of(data: Any, data_dir: Any = None) -> tuple[Any, ...]:
-    """Return features, labels and perhaps names of columns of a data set, its name, or a pair."""
-    if isinstance(data, (str, os.PathLike)):
-        data = load(data, data_dir)
-    if isinstance(data, Dataset):
-        return data.X, data.y, data.feature_names
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise DataTypeError(
-            "data must be the name of a data set, a Dataset, or features and labels (X, y), got a"
-            f" {type(data).__name__}; for a data frame with its labels pass"
-            " svmcvx.datasets.load(frame, target='…')"
-        )
-    return tuple(data)
-
-
 def observed(models: Sequence[tuple[str, Any]], missing: str, *parts: Any) -> fit.Observations:
     """Return the data for models; raise if none of these can use them."""
     data = fit.observations(missing, *parts)
@@ -507,7 +491,7 @@ def compare(
     how: dict[str, Any] = {"scale": scale, "missing": missing, "tol": tol, "seed": seed, "cv": cv}
     protocol = Protocol(repeats=1, metrics=metrics, guarantee=guarantee, **how)
     tuned, limit = grids(named, tune), check_time_limit(time_limit)
-    data = observed(named, missing, *(parts_of(X) if y is None else (X, y)))
+    data = observed(named, missing, *(fit.parts_of(X) if y is None else (X, y)))
     rows = np.arange(data.labels.size)
     train, test = next(Split(split).parts(data.labels, seed)) if split else (rows, rows[:0])
     how = {"proofs": None if proofs is None else fit.check_folder(proofs), "protocol": protocol}

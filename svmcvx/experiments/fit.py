@@ -33,6 +33,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate
 from svmcvx.data import Features, as_array, check_choice, check_features, check_labels
+from svmcvx.datasets import Dataset, load
 from svmcvx.datasets.files import write_npz
 from svmcvx.datasets.registry import content_digest, missing_counts
 from svmcvx.display import listed
@@ -128,6 +129,21 @@ class Observations:
         if prepares_itself(model):
             return self.table
         return self.numbers if is_pairwise(model) else prepared
+
+
+def parts_of(data: Any, data_dir: Any = None) -> tuple[Any, ...]:
+    """Return features, labels and perhaps names of columns of a data set, its name, or a pair."""
+    if isinstance(data, (str, os.PathLike)):
+        data = load(data, data_dir)
+    if isinstance(data, Dataset):
+        return data.X, data.y, data.feature_names
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise DataTypeError(
+            "data must be the name of a data set, a Dataset, or features and labels (X, y), got a"
+            f" {type(data).__name__}; for a data frame with its labels pass"
+            " svmcvx.datasets.load(frame, target='…')"
+        )
+    return tuple(data)
 
 
 def observations(missing: str, X: Any, y: Any, names: Sequence[str] = ()) -> Observations:

@@ -26,7 +26,8 @@ from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.request import TrainingData
-from svmcvx.experiments.fit import Part, check_interval, cut_short, ends_of, fit_row
+from svmcvx.experiments.fit import Part, check_interval, cut_short, ends_of, fit_row, parts_of
+from svmcvx.experiments.specifications import parse_models
 from svmcvx.experiments.store import Row, collected, fingerprint
 from svmcvx.experiments.tables import SummaryTable
 from svmcvx.kernels.gram import GramCache
@@ -244,7 +245,7 @@ def select(
     estimator: Any,
     grid: Grid,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     cv: Any = 5,
     scoring: Any = None,
@@ -269,15 +270,16 @@ def select(
 
     Parameters
     ----------
-    estimator : estimator
-        One of this package, a pipeline that ends in one, or any other of scikit-learn (without warm
-        starts; ``SVC``, ``NuSVC``, ``LinearSVC`` and ``LogisticRegression`` with certificates).
+    estimator : estimator or str
+        Name and settings, as in ``"psvm:p=1.5"``; one of this package, a pipeline that ends in one,
+        or any other of scikit-learn (without warm starts; ``SVC``, ``NuSVC``, ``LinearSVC`` and
+        ``LogisticRegression`` with certificates).
     grid : dict of sequences, or list of such
         As for GridSearchCV; the last step of a pipeline may have its parameters under their own
         names. The path follows the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
         ``lam2``, ``p``, ``D``, ``eps`` that takes most values.
     X, y : of the same types
-        As for ``fit`` of the estimator.
+        As for ``fit`` of the estimator; or a data set, or its name, without `y`.
     cv : int, splitter or iterable of (train, test)
         Stratified folds for a number; 5 by default.
     scoring : str or callable, optional
@@ -343,20 +345,20 @@ def select(
     >>> found.best_params_
     {'C': np.float64(0.1)}
     """
-    if isinstance(estimator, type) or not all(
-        hasattr(estimator, name) for name in ("fit", "get_params")
-    ):
-        raise DataError(
-            f"estimator must be an estimator such as PSVMClassifier(), got {estimator!r}"
-        )
+    named = parse_models(estimator) if isinstance(estimator, str) else [("", estimator)]
+    given, (_, estimator) = estimator, named[0]
+    fits = all(hasattr(estimator, name) for name in ("fit", "get_params"))
+    if isinstance(estimator, type) or not fits or len(named) > 1:
+        raise DataError(f"estimator must be one estimator such as PSVMClassifier(), got {given!r}")
     tol = check_number(tol, "tol", "(0, inf)")
+    candidates = _candidates(estimator, grid)
+    X, y = parts_of(X)[:2] if y is None else (X, y)
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
         X, y, groups = indexable(X, np.asarray(y), groups)
     except (ValueError, TypeError) as error:
         raise DataError(f"X and y cannot be used: {error}") from None
     weight = None if sample_weight is None else check_weights(sample_weight, len(y))
-    candidates = _candidates(estimator, grid)
     scorer = _scorer(estimator, scoring)
     interval = check_interval(scoring) if guarantee else None
     intervals = () if interval is None else (interval,)

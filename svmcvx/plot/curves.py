@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svmcvx.arguments import documented
-from svmcvx.arrays import Floats
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.errors import DataError
 from svmcvx.plot.style import (
@@ -64,59 +63,25 @@ def gap_trace(
             f" {wrong or 'it is empty'}"
         )
     ax = drawing_axes(ax)
-    from matplotlib.lines import Line2D
-
     times: list[float] = []
-    handles: list[Any] = []
     for place, (colour, (name, solution)) in enumerate(
         zip(class_colours(len(named)), named.items(), strict=True)
     ):
-        seconds, lower, upper = _best_so_far(solution)
-        gaps = np.array([relative_gap(*ends) for ends in zip(lower, upper, strict=True)])
+        seconds, lower, upper = solution.trace.T
+        best = zip(np.fmax.accumulate(lower), np.fmin.accumulate(upper), strict=True)
+        gaps = np.array([*(relative_gap(*ends) for ends in best), solution.certificate.gap])
         gaps[np.isinf(gaps)] = np.nan
+        seconds = np.append(seconds, seconds[-1:] if seconds.size else solution.timings.solve)
         times += [float(seconds[seconds > 0].min(initial=np.inf)), float(seconds[-1])]
-        dashes, marker = DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
-        look: dict[str, Any] = {"color": colour, "linestyle": dashes, "drawstyle": "steps-post"}
-        dot: dict[str, Any] = {"color": colour, "linestyle": "none", "marker": marker}
-        shown = None if solution.certificate.lower is None else marker
-        line: dict[str, Any] = {"color": colour, "linestyle": dashes, "markersize": 4}
-        handles.append(Line2D([], [], marker=shown, label=name, **line))
-        ax.plot(seconds, np.maximum(gaps, EPS), linewidth=1.5, label=name, **look)
-        if solution.certificate.lower is not None:
-            ax.plot(seconds[-1:], [max(solution.certificate.gap, EPS)], markersize=5, **dot)
-    _time_axis(ax, min(times), max(times))
+        look: dict[str, Any] = {"color": colour, "linestyle": DASHES[place % len(DASHES)]}
+        look |= {"marker": MARKERS[place % len(MARKERS)], "markevery": [-1], "markersize": 5}
+        look |= {"drawstyle": "steps-post", "linewidth": 1.5, "label": name}
+        ax.plot(seconds, np.maximum(gaps, EPS), **look)
+    spans = 0.0 < min(times) < max(times) / 8.0
+    ax.set(xscale="log" if spans else "linear", xlabel="seconds")
     ax.set(yscale="log", ylabel="relative gap")
-    legend_below(ax, handles)
+    legend_below(ax)
     return entitle(ax, title)
-
-
-def _time_axis(ax: Axes, first: float, last: float) -> None:
-    """Label the seconds, on a logarithmic axis where they span some."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
-    ax.set_xlabel("seconds")
-    if not 0.0 < first < last / 8.0:
-        ax.xaxis.set_major_locator(MaxNLocator(4))
-        return
-    ax.set_xscale("log")
-    # Several labels for each decade if there are few decades.
-    steps = (1.0, 3.0) if last / first < 1e3 else (1.0,)
-    ax.xaxis.set_major_locator(LogLocator(subs=steps, numticks=6))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
-
-
-def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
-    """Return seconds, the largest lower and the smallest upper bound so far."""
-    seconds, lower, upper = solution.trace.T
-    if not seconds.size:
-        low = solution.certificate.lower
-        return (
-            np.array([solution.timings.solve]),
-            np.array([np.nan if low is None else low]),
-            np.array([solution.certificate.upper]),
-        )
-    return seconds, np.fmax.accumulate(lower), np.fmin.accumulate(upper)
 
 
 @documented

@@ -124,6 +124,14 @@ def test_the_result_is_that_of_grid_search(name):
     assert table["gap"][ours].max() <= 1e-7 or not ours.any()
 
 
+def test_a_model_and_data_may_be_names():
+    data = sx.datasets.load("iris")
+    whole = sx.select(sx.PSVMClassifier(p=2.0), {"C": [0.1, 1.0]}, data.X, data.y, cv=3)
+    for given in ("iris", data):
+        found = sx.select("psvm:p=2", {"C": [0.1, 1.0]}, given, cv=3)
+        assert found.drop(columns="seconds").equals(whole.drop(columns="seconds"))
+
+
 def test_models_of_scikit_learn_have_their_intervals_with_weights():
     table = sx.select(
         SVC(tol=1e-9), {"C": [0.3, 0.5]}, X, Y, cv=2, sample_weight=WEIGHT, refit=False
@@ -292,11 +300,12 @@ def test_a_setting_that_fails_has_the_reason_and_no_score():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"estimator": sx.PSVMClassifier}, "estimator must be an estimator"),
+        ({"estimator": sx.PSVMClassifier}, "estimator must be one estimator"),
         ({"grid": {"Q": [1.0]}}, "grid cannot be used: PSVMClassifier has no parameter 'Q'"),
         ({"grid": {"C": 1.0}}, "grid cannot be used"),
         ({"grid": {"c": [1.0]}, "estimator": SCALED}, "no parameter 'c'"),
-        ({"grid": {}, "estimator": "psvm"}, "estimator must be an estimator"),
+        ({"estimator": "psvm,odm"}, "estimator must be one estimator .* 'psvm,odm'"),
+        ({"y": None}, "data must be the name of a data set, a Dataset, or"),
         ({"grid": []}, "grid is empty"),
         ({"grid": [{"C": [1.0]}, {"C": [1.0], "nonsense": [2.0]}]}, "grid cannot be used"),
         ({"grid": {"C": [-1.0]}}, "every setting of the grid fails in some fold: C must be"),

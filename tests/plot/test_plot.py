@@ -114,14 +114,17 @@ def test_gap_traces_show_the_best_so_far_and_the_certificate():
     ax = sx.plot.gap_trace({"pSMO": SOLVED, "conic": sx.PSVMClassifier().fit(X, Y)})
     assert ax.get_yscale() == "log"
     assert legend(ax) == ["pSMO", "conic"]
-    gaps = ax.lines[0].get_ydata()
+    *gaps, last = ax.lines[0].get_ydata()
+    gaps = np.array(gaps)
     assert (np.diff(gaps[np.isfinite(gaps)]) <= 0).all()
     smallest = max(SOLVED.certificate.gap, np.finfo(float).eps)
-    assert ax.lines[1].get_ydata()[0] == pytest.approx(smallest)
+    assert last == pytest.approx(smallest)
+    assert ax.lines[0].get_markevery() == [-1]
     # Unknown bounds are left out.
     unknown = traced([0.1, np.nan, 5.0], [0.2, 1.0, np.nan], [0.3, 0.5, 4.0])
     ax = sx.plot.gap_trace({"a": unknown})
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [np.nan, 4 / 5, 3 / 4])
+    ends = [np.nan, 4 / 5, 3 / 4, unknown.certificate.gap]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), ends)
 
 
 def test_gaps_are_drawn_over_the_logarithm_of_time():
