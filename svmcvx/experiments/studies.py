@@ -134,7 +134,7 @@ def study(
     Returns
     -------
     Study
-        The rows, and tables and tests made of them.
+        The rows, and tables, tests and reports made of them.
 
     Raises
     ------

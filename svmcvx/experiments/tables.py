@@ -1,4 +1,4 @@
-"""Tables of rows as text: for notebooks, and for documents in LaTeX."""
+"""Tables of rows as text: for notebooks and reports, and for documents in LaTeX."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ DECIMALS: Final = 4
 ONE_CLASS_MARK: Final = "†"
 # Scores with two ends of an interval, which are shown in one column.
 EXACT: Final = (*INTERVALS, "mean_test_score")
+P_VALUES: Final = ("corrected_t", "corrected_holm", "wilcoxon", "holm")
 # Columns of a comparison in a document, and headings that are not their names.
 COMPARED: Final = ("model", "params", "upper", "gap", "exact_accuracy", "n_support", "seconds")
 HEADINGS: Final = {
@@ -105,6 +106,8 @@ def _form(name: str, column: pd.Series, decimals: int) -> Callable[[Any], str]:
         return lambda value: f"{value:.1f}".removesuffix(".0")
     if name.endswith("seconds"):
         return lambda value: display.number(value, 3)
+    if name in P_VALUES:
+        return lambda value: "< 0.0001" if value < 1e-4 else f"{value:.4f}"
     known = np.array([v for v in column if isinstance(v, float) and not math.isnan(v)])
     share = (
         not name.startswith(("param_", "lower", "upper"))
