@@ -14,7 +14,8 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
 from svmcvx.feature_space.linear import FeatureSpace, LinearSpace, Point, RowBlock, with_constant
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
-from svmcvx.kernels.gram import LARGEST_ENTRY, shared_cache
+from svmcvx.kernels.factor import LARGEST_ENTRY
+from svmcvx.kernels.gram import shared_cache
 
 __all__ = ["BLOCK_ENTRIES", "FeatureSpace", "KernelSpace", "LinearSpace", "Point", "RowBlock"]
 __all__ += ["feature_space", "with_constant"]

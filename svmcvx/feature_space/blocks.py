@@ -22,8 +22,8 @@ from svmcvx.certificate.rows import Ball, row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.feature_space.linear import DENSE, LinearSpace
+from svmcvx.kernels.factor import LARGEST_ENTRY
 from svmcvx.kernels.functions import dense as dense_rows
-from svmcvx.kernels.gram import LARGEST_ENTRY
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.row_blocks import (
     BlockLabels,

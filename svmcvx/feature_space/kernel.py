@@ -20,16 +20,9 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock, row_block_of
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, product_of
+from svmcvx.kernels.factor import GramFactor, gram_factor, is_single, require_symmetric
 from svmcvx.kernels.functions import EntryError, dense, symmetrised
-from svmcvx.kernels.gram import (
-    CachedGram,
-    GramCache,
-    GramFactor,
-    gram_factor,
-    is_single,
-    require_symmetric,
-    same_rows,
-)
+from svmcvx.kernels.gram import CachedGram, GramCache, same_rows
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, interruptible, run_with_deadline

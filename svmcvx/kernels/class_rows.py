@@ -17,12 +17,15 @@ from svmcvx.certificate.bounded import Bounded
 from svmcvx.certificate.rows import row_norms_squared
 from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores
 from svmcvx.kernels.columns import KernelColumns
+from svmcvx.kernels.factor import definite_factor
 from svmcvx.kernels.functions import (
     RBF,
     SQUARE,
+    CallableKernel,
     EntryError,
     Kernel,
     Linear,
+    Precomputed,
     distance_kernel_error,
     inner_error_of,
 )
@@ -32,6 +35,8 @@ Places: TypeAlias = NDArray[np.int64]
 # Columns from which the whole matrix by one product costs less than the rows that are used, and
 # those from which many rows by one product take half the time of as many single ones.
 MANY_COLUMNS, SOME_COLUMNS = 200, 60
+# Kernels of users, whose matrices are tested.
+TESTED = Precomputed, CallableKernel
 # Magnitudes of entries of the data, and their inverses, between which the squares of differences
 # neither over- nor underflow noticeably.
 LARGEST = 1e100
@@ -81,9 +86,12 @@ class ClassRows:
         self._used = np.zeros(1, dtype=np.int64)
         self._scratch = np.empty(int((starts[1:] - starts[:-1]).max()))
         groups = starts.size - 1
-        whole = None
+        whole, self.definite = None, True
         if not _by_rows(kernel) or (groups > 2 and d >= MANY_COLUMNS and n * n <= room):
             whole, self._error = self._whole()
+            if isinstance(kernel, TESTED):
+                exact = np.array_equal(whole, whole.T)
+                self.definite = exact and definite_factor(whole) is not None
         # Where a few rows are far from all others, differences have the smaller errors.
         if whole is not None and self._error.entries is None:
             self._store = np.ascontiguousarray(whole, dtype=np.float64).reshape(-1)
@@ -142,16 +150,21 @@ class ClassRows:
         """Return the whole matrix and a bound on the errors of its entries."""
         if self.kernel is None:
             return self.X @ self.X.T, self._row_error()
-        return KernelColumns(self.kernel, self.X, self.X).matrix()
+        if isinstance(self.kernel, Precomputed):
+            return self.X, EntryError.none(*self.X.shape)
+        if isinstance(self.kernel, RBF):
+            return KernelColumns(self.kernel, self.X, self.X).matrix()
+        return self.kernel.bounded_block(self.X, self.X)
 
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
         """Whether rows of a kernel on dense data, and bounds on their errors, can be computed."""
-        whole = kernel is not None and kernel.definite and kernel.separable_error
+        whole = kernel is not None and kernel.separable_error
+        whole = whole and (kernel.definite or isinstance(kernel, TESTED))
         return (
             (_by_rows(kernel) or (whole and X.shape[0] ** 2 <= room))
             and 1.0 / LARGEST <= getattr(kernel, "gamma", 1.0) <= LARGEST
-            and float(np.abs(X).max(initial=0.0)) <= LARGEST
+            and max(float(X.max()), -float(X.min())) <= LARGEST
         )
 
     @property
@@ -163,6 +176,8 @@ class ClassRows:
     def diagonal(self) -> Floats:
         if self.kernel is None:
             return row_norms_squared(self.X)
+        if isinstance(self.kernel, TESTED):
+            return self._store[:: len(self.X) + 1]
         return np.asarray(self.kernel.diagonal(self.X), dtype=np.float64)
 
     def products(self, layout: Layout, v: Floats) -> Bounded | None:

@@ -503,6 +503,7 @@ class Precomputed(Kernel):
     """
 
     name: ClassVar[str] = "precomputed"
+    separable_error = True
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Refuse: there is no function to evaluate."""
@@ -524,6 +525,7 @@ class CallableKernel(Kernel):
     """
 
     name: ClassVar[str] = "callable"
+    separable_error = True
     function: Callable[[Any, Any], Any]
 
     def __post_init__(self) -> None:

@@ -1,5 +1,4 @@
-"""Gram matrices: bounds on their errors, the factor :math:`K = LL'`, and a cache for several
-problems on the same data.
+"""Gram matrices: bounds on their errors, and a cache for several problems on the same data.
 
 A path over C, a comparison of formulations, or any other run of solves on one training set
 evaluates the same kernel again and again. Those in the block ``with cache.shared():`` share what a
@@ -8,7 +7,6 @@ evaluates the same kernel again and again. Those in the block ``with cache.share
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,21 +15,18 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import ArpackError, eigsh
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import EPS, TINY, Bounded, U
+from svmcvx.certificate.bounded import Bounded, U
 from svmcvx.certificate.rows import UNDERFLOW, inner_error
-from svmcvx.data import Features, check_choice
-from svmcvx.errors import DataError
+from svmcvx.data import Features
 from svmcvx.kernels.class_rows import ClassRows
 from svmcvx.kernels.columns import KernelProduct
-from svmcvx.kernels.functions import SQUARE, EntryError, Kernel
+from svmcvx.kernels.factor import GramFactor, gram_factor
+from svmcvx.kernels.functions import EntryError, Kernel
 from svmcvx.system import memory
-from svmcvx.system.deadline import checkpoint, run_with_deadline
 
 # Terms of one part of a product, so that its error grows with their number and that of the parts.
 COLUMNS = 256
@@ -91,140 +86,6 @@ class BoundedGram:
         entries = root * self.error.of_products(magnitude, weighted, root) * (1.0 + 16 * U)
         sums = 8 * U * size.sum(axis=1) + entries
         return M, float(sums.max(initial=0.0)) * (1.0 + 4 * c.size * U) + c.size * UNDERFLOW
-
-
-# An entry, or a squared length in feature space, times a usual cost still is a number.
-LARGEST_ENTRY = 1e250
-
-
-@dataclass(frozen=True, eq=False)
-class GramFactor:
-    """A factor :math:`K_+ = LL'` of a Gram matrix."""
-
-    L: Floats
-    rank: int
-    clipped_mass: float
-    method: str
-    projector: Floats | None = None
-    values: Floats | None = None
-    unit: Floats | None = None
-
-    def expansion(self, w: Floats) -> Floats:
-        if not w.any():
-            return np.zeros(self.L.shape[0])
-        if self.values is not None:
-            # Columns of L, in the units, are orthogonal and have the eigenvalues as squared
-            # lengths.
-            v = self.L[:, : self.rank] @ (w[: self.rank] / self.values)
-            return np.asarray(v if self.unit is None else v / self.unit**2)
-        return np.asarray(sl.solve_triangular(self.L, w, trans="T", lower=True, check_finite=False))
-
-
-def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = None) -> GramFactor:
-    """Factor a Gram matrix: Cholesky, else eigenvalues with clipping. With `single`, which says
-    whether its entries are of single precision, it must be symmetric; else both are tested.
-    """
-    check_choice(indefinite, "indefinite", ("error", "clip"))
-    K = np.asarray(K, dtype=np.float64)
-    if K.ndim != 2 or K.shape[0] != K.shape[1]:
-        raise DataError(f"the Gram matrix must be square, got shape {K.shape}")
-    checkpoint()
-    low, high = float(K.min(initial=0.0)), float(K.max(initial=0.0))
-    if not math.isfinite(low + high):
-        raise DataError("the Gram matrix has NaN or infinity; scale the data or reduce gamma")
-    if (largest := max(high, -low)) > LARGEST_ENTRY:
-        raise DataError(
-            f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where"
-            " arithmetic overflows; scale the data or the kernel"
-        )
-    if single is None:
-        require_symmetric(K)
-    n = K.shape[0]
-    try:
-        L = run_with_deadline(np.linalg.cholesky, K)
-        return GramFactor(L=L, rank=n, clipped_mass=0.0, method="cholesky")
-    except np.linalg.LinAlgError:
-        pass
-    # In units of each observation's length, so that a few long observations do not hide negative or
-    # small eigenvalues of the others.
-    length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
-    unit = np.where(length > 0, length, 1.0)
-    scaled = K / unit[:, None] / unit[None, :]
-    if indefinite == "clip" and _clearly_indefinite(scaled):
-        return _from_spectrum(*run_with_deadline(np.linalg.eigh, K), None)
-    values, vectors = run_with_deadline(np.linalg.eigh, scaled)
-    largest = float(np.abs(values).max(initial=0.0))
-    if not (values < -10 * n * EPS * largest).any():
-        return _from_spectrum(values, vectors, unit)
-    single = is_single(K) if single is None else single
-    tolerated = n * (float(np.finfo(np.float32).eps) if single else 10 * EPS) * largest
-    if indefinite == "error" and (values < -tolerated).any():
-        raise DataError(
-            f"the kernel is indefinite on these data: {int((values < -tolerated).sum())} of"
-            f" {n} eigenvalues are negative, with the diagonal scaled to 1 the smallest"
-            f" {values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite"
-            " kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part"
-            " (recorded in the certificate)"
-        )
-    return _from_spectrum(*run_with_deadline(np.linalg.eigh, K), None)
-
-
-def _clearly_indefinite(K: Floats) -> bool:
-    """Whether a Ritz value, at least the smallest eigenvalue, is negative beyond rounding."""
-    n, size = K.shape[0], float(np.abs(K).sum(axis=1).max())
-    if n < 100:
-        return False
-    options: Any = {"k": 1, "which": "SA", "v0": np.cos(np.arange(n)), "tol": 0.1}
-    try:
-        least = run_with_deadline(partial(eigsh, return_eigenvectors=False, **options), K)
-    except ArpackError:
-        return False
-    return bool(least[0] < -10 * n * EPS * size)
-
-
-def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None) -> GramFactor:
-    """Return the factor from a spectrum in the units of the observations, or of a positive part."""
-    n, total = values.size, float(np.abs(values).sum())
-    significant = values > 10 * n * EPS * float(np.abs(values).max(initial=0.0))
-    basis, rank = vectors[:, significant], int(significant.sum())
-    L = basis * np.sqrt(values[significant]) if rank else np.zeros((n, 1))
-    return GramFactor(
-        L=L if unit is None else unit[:, None] * L,
-        rank=rank,
-        clipped_mass=float(-values[values < 0].sum() / max(total, TINY)),
-        method="eigh",
-        projector=basis if unit is None else None,
-        values=values[significant],
-        unit=unit,
-    )
-
-
-def require_symmetric(K: Floats) -> None:
-    r"""Raise unless :math:`|K_{ij} - K_{ji}|` is rounding in :math:`\sqrt{K_{ii} K_{jj}}`."""
-    length = np.sqrt(np.abs(np.diagonal(K)))
-    # Some roundings of numbers in single precision; of others, more than the digits of a product.
-    share = 64 * float(np.finfo(np.float32).eps) if is_single(K) else 1e-8
-    for start in range(0, length.size, SQUARE):
-        part, rest = slice(start, start + SQUARE), slice(start, None)
-        off = np.abs(K[part, rest] - K[rest, part].T) > share * np.outer(length[part], length[rest])
-        if not off.any():
-            continue
-        i, j = np.argwhere(off)[0] + start
-        raise DataError(
-            f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {float(K[i, j])!r} and"
-            f" k(x_{j}, x_{i}) = {float(K[j, i])!r}; pass k(x_i, x_j) for all pairs of training"
-            " observations, by a symmetric function"
-        )
-
-
-def is_single(K: Floats) -> bool:
-    """Whether a kernel was rounded to single precision: all numbers of its matrix are."""
-    with np.errstate(over="ignore"):
-        return (
-            K.size > 1
-            and bool((K[0] == K[0].astype(np.float32)).all())
-            and bool((K.astype(np.float32) == K).all())
-        )
 
 
 @dataclass

@@ -22,7 +22,7 @@ from svmcvx.fast.margin.pairs import SOLVER, solve_parts
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
-from svmcvx.kernels import Laplacian, Linear
+from svmcvx.kernels import Laplacian, Linear, Precomputed, as_kernel, class_rows
 from svmcvx.kernels.class_rows import SOME_COLUMNS, ClassRows, Layout
 from svmcvx.kernels.gram import GramCache
 from svmcvx.solution import Status
@@ -40,7 +40,7 @@ def clouds(c=4, per_class=15, d=3, seed=0):
 X, CODES = clouds()
 LABELS = CodedLabels(CODES, np.array(["a", "b", "c", "d"]))
 WEIGHT = np.linspace(0.3, 2.0, CODES.size)
-KERNELS = [None, sx.RBF(0.4), Linear(), Laplacian(0.3)]
+KERNELS = [None, sx.RBF(0.4), Linear(), as_kernel(Laplacian(0.3).block)]
 
 
 def own_statement(X, labels, key, kernel, weight, C, p):
@@ -153,6 +153,40 @@ def test_names_of_classes_change_nothing():
     moved = solved(data=X[rows], labels=CodedLabels(CODES[rows], LABELS.classes))
     assert (moved.checked.lower <= first.checked.upper).all()
     assert (moved.checked.upper >= first.checked.lower).all()
+
+
+def test_a_matrix_is_tested_once_and_taken_as_it_is(monkeypatch):
+    K = KERNELS[1](X)
+    first, tested = solved(), []
+    test = class_rows.definite_factor
+    monkeypatch.setattr(class_rows, "definite_factor", lambda K: tested.append(0) or test(K))
+    given = {"kernel": Precomputed()}
+    with GramCache().shared():
+        again = [solved(K, **given) for _ in range(2)]
+    assert len(tested) == 1
+    for found in again:
+        assert found.certified.all()
+        assert (found.checked.lower <= first.checked.upper).all()
+        assert (found.checked.upper >= first.checked.lower).all()
+    # Of two classes alone, or one pair of several, the answer is the same problem's.
+    two = np.flatnonzero(CODES < 2)
+    fitted = sx.PSVMClassifier(C=3.0, kernel="precomputed")
+    fitted.fit(K[np.ix_(two, two)], CODES[two])
+    model = again[0].members({})[0]
+    assert fitted.solution_.solver == SOLVER
+    assert np.isin(two[fitted.support_], model.support).all()
+    assert fitted.intercept_ == pytest.approx(model.intercept, abs=1e-4)
+
+
+def test_pairs_of_an_indefinite_matrix_are_solved_alone():
+    # Of three observations any two have a definite matrix.
+    K, three = np.eye(CODES.size), [np.flatnonzero(code == CODES)[0] for code in range(3)]
+    K[np.ix_(three, three)] -= 0.6 * (1.0 - np.eye(3))
+    assert solved(K, kernel=Precomputed()) is None
+    fitted = sx.PSVMClassifier(kernel="precomputed").fit(K, CODES)
+    assert fitted.certificate_.is_certified(1e-6)
+    # One triangle is no symmetric matrix.
+    assert solved(np.tril(KERNELS[1](X)), kernel=Precomputed()) is None
 
 
 HOSTILE = ["offset", "large", "small", "outlier", "twins", "lonely", "constant"]

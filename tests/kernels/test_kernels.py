@@ -26,7 +26,7 @@ from svmcvx.kernels import (
 from svmcvx.kernels.class_rows import MANY_COLUMNS, ClassRows, Layout
 from svmcvx.kernels.class_rows_passes import exponentials
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.kernels.gram import gram_factor
+from svmcvx.kernels.factor import gram_factor
 from svmcvx.system import threads
 
 RNG = np.random.default_rng(0)
@@ -126,7 +126,7 @@ def test_factor_of_a_singular_matrix_has_its_rank(seed, rank):
     F = np.random.default_rng(seed).standard_normal((9, rank))
     factor = gram_factor(F @ F.T)
     assert np.allclose(factor.L @ factor.L.T, F @ F.T, atol=1e-12 * np.linalg.norm(F) ** 2)
-    assert factor.method == "cholesky" or factor.rank == rank
+    assert factor.rank in (9, rank)
     assert factor.projector is None
     # Of a zero matrix one column is left.
     factor = gram_factor(np.zeros((3, 3)))

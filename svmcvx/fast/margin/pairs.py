@@ -25,7 +25,7 @@ from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, Answer
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
-from svmcvx.kernels import Kernel
+from svmcvx.kernels import Kernel, Precomputed
 from svmcvx.kernels.class_rows import ClassRows, Layout, begins
 from svmcvx.kernels.gram import shared_cache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel, frozen
@@ -73,8 +73,8 @@ class SolvedParts:
         """Return the code of a problem's positive class, and its two labels."""
         if self.scheme == "ovr":
             return part, np.arange(2)
-        groups = self.layout.groups[part]
-        return groups[1], self.labels.classes[groups]
+        pair = _pairs(self.labels.classes.size)[part]
+        return pair[1], self.labels.classes[pair]
 
     def members(self, others: dict[int, Any]) -> Members:
         """Return the models of all problems; `others` are those that were solved otherwise."""
@@ -107,7 +107,8 @@ class SolvedParts:
         sorted_place = np.empty(self.order.size, dtype=np.intp)
         sorted_place[self.order] = np.arange(self.order.size)
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals
-        vectors = self.X[sorted_place[support]]
+        given = isinstance(self.kernel, Precomputed)
+        vectors = None if given else self.X[sorted_place[support]]
         return Members(self.kernel, vectors, table, bias, [support], sides, self.X.shape[1])
 
     def _normals(self) -> Floats:
@@ -124,7 +125,7 @@ class SolvedParts:
     def _statement(self, part: int) -> PSVM:
         arranged, original = self._rows(part)
         rows = self.layout.rows(part)[arranged]
-        X, codes = np.ascontiguousarray(self.X[rows]), self.labels.codes[original]
+        X, codes = taken(self.X, rows, self.kernel), self.labels.codes[original]
         positive, sides = self._sides(part)
         labels = CodedLabels((codes == positive).astype(np.intp), sides, X)
         data = binary_data(X, labels, None if self.weight is None else self.weight[rows])
@@ -235,12 +236,19 @@ class SolvedParts:
         )
 
 
+def taken(X: Floats, rows: NDArray[np.intp], kernel: Kernel | None) -> Floats:
+    """Return a copy of rows of the data, and of a kernel matrix the columns, too."""
+    some = X[rows]
+    return np.ascontiguousarray(some[:, rows]) if isinstance(kernel, Precomputed) else some
+
+
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
     """Return the problems and the positive class of each: the later of a pair, or the one."""
     count = labels.classes.size
-    if scheme == "ovr":
-        return Layout([0, len(labels)], [[0, -1]] * count), np.arange(count)
     pairs = _pairs(count)
+    if scheme == "ovr" or count == 2:
+        positive = np.arange(count) if scheme == "ovr" else pairs[:, 1]
+        return Layout([0, len(labels)], [[0, -1]] * positive.size), positive
     return Layout(begins(np.bincount(labels.codes, minlength=count)), pairs), pairs[:, 1]
 
 
@@ -282,14 +290,18 @@ def solve_parts(
     # Between these the arithmetic of the loop neither over- nor underflows noticeably.
     if not (C * least >= 1e-50 and C * largest <= 1e50 and ClassRows.takes(kernel, X, room)):
         return None
-    place = np.argsort(labels.codes, kind="stable")
-    sorted_X = X[place]
+    place, sorted_X = np.arange(len(X)), X.copy()
+    if layout.starts.size > 2:
+        place = np.argsort(labels.codes, kind="stable")
+        sorted_X = taken(X, place, kernel)
     every = layout.all_rows
     centre = np.add.reduce(sorted_X) / len(X) if kernel is None else np.zeros(X.shape[1])
     shared = shared_cache()
     rows = (ClassRows if shared is None else shared.class_rows)(
         kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room
     )
+    if not rows.definite:
+        return None
     sorted_weight = None if weight is None else weight[place]
     equal = sorted_weight is None or (sorted_weight == 1.0).all()
     statement = PSVMParts(

@@ -233,8 +233,8 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> Floats | None:
     L = space.factor
     if V.shape[1] == 0:
         return np.zeros((L.shape[0], 0))
-    if isinstance(space, KernelSpace) and space.factorisation.method == "cholesky":
-        return np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False))
+    if isinstance(space, KernelSpace):
+        return space.factorisation.expansion(V)
     return np.asarray(sl.lstsq(L.T, V, check_finite=False)[0])
 
 
