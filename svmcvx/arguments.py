@@ -98,8 +98,8 @@ ARGUMENTS: Final[Mapping[str, tuple[str, str]]] = {
     "n_jobs": (
         "int, optional",
         """Processes for machines that are solved one by one, as in joblib; 1 by default. All
-        machines of the pSVM with p = 1 or 2 and a free intercept are solved by one loop in one
-        thread, which shares the rows of their kernel matrix. The result does not depend on it.""",
+        machines of the pSVM with a free intercept are solved by one loop in one thread, which
+        shares the rows of their kernel matrix. The result does not depend on it.""",
     ),
     "solver": (
         "str",

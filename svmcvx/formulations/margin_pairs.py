@@ -156,9 +156,9 @@ class PSVMParts:
             if shifted:
                 moved = exact(W) @ self.centre + point.bias
                 b = Bounded(moved.value.repeat(sizes), moved.error.repeat(sizes))
-        # Both exponents are exact.
-        given: dict[str, Any] = {"C": exact(self.C), "p": self.p, "weight": self.weight}
-        given["summed"] = summed
+        # Both exponents of p = 1 and 2 are exact.
+        p: Any = self.p if self.p in (1, 2) else exact(self.p)
+        given = {"C": exact(self.C), "p": p, "weight": self.weight, "summed": summed}
         return PartsEvaluation(
             0.5 * square,
             objective(0.0, signed(self.y, f + b), **given),
@@ -189,7 +189,7 @@ class PSVMParts:
         return found
 
     def objective_without_normal(self) -> Floats:
-        """Return the smallest objective at w = 0 per problem, p = 1 or 2, up to rounding."""
+        """Return the smallest objective at w = 0 per problem, up to rounding."""
         one: Any = self.positives
         other: Any = self.layout.sizes - one
         if isinstance(self.weight, np.ndarray):
@@ -197,11 +197,8 @@ class PSVMParts:
                 np.add.reduceat(self.weight * (self.y * sign > 0.0), self.starts)
                 for sign in (1.0, -1.0)
             )
-        least: Floats = np.minimum(one, other)
-        # At p = 2 the best intercept is the weighted mean of the labels.
-        return (
-            2.0
-            * self.C
-            * least
-            * (1.0 if self.p == 1 else 2.0 * np.maximum(one, other) / (one + other))
-        )
+        least, most = np.minimum(one, other), np.maximum(one, other)
+        # With the best intercept, slacks are 2t/(1 + t) and 2/(1 + t); t = 0 for p = 1.
+        t = (least / most) ** (1.0 / (self.p - 1.0)) if self.p > 1 else np.zeros(one.size)
+        found: Floats = self.C * (2.0 / (1.0 + t)) ** self.p * (most * t**self.p + least)
+        return found

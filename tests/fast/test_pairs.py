@@ -72,7 +72,7 @@ def tightly_solved(statement, kernel, tol, **limits):
     ("scheme", "p", "tol", "weight"),
     [
         *(("ovo", 1.0, 1e-3, None), ("ovo", 2.0, 1e-6, WEIGHT)),
-        *(("ovr", 1.0, 1e-8, WEIGHT), ("ovr", 2.0, 1e-6, WEIGHT)),
+        *(("ovr", 1.0, 1e-8, WEIGHT), ("ovr", 1.5, 1e-6, WEIGHT)),
     ],
 )
 def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(
@@ -192,12 +192,12 @@ def test_pairs_of_an_indefinite_matrix_are_solved_alone():
 HOSTILE = ["offset", "large", "small", "outlier", "twins", "lonely", "constant"]
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     st.sampled_from(HOSTILE),
     st.sampled_from([None, sx.RBF(0.5), sx.RBF(1e-12), sx.RBF(1e12)]),
     st.sampled_from([1e-8, 1e-2, 1.0, 1e4, 1e8]),
-    st.sampled_from([1.0, 2.0]),
+    st.sampled_from([1.0, 1.5, 2.0]),
     st.booleans(),
     st.integers(0, 1000),
 )
@@ -296,7 +296,7 @@ def test_an_expired_limit_and_ctrl_c_leave_intervals():
 @pytest.mark.parametrize(
     "changed",
     [
-        *({"p": 1.5}, {"C": 1e80}, {"tol": 1e-12}, {"kernel": sx.Sigmoid(1.0)}),
+        *({"p": 1.05}, {"C": 1e80}, {"tol": 1e-12}, {"kernel": sx.Sigmoid(1.0)}),
         {"weight": np.r_[0.0, np.ones(CODES.size - 1)]},
     ],
     ids=lambda changed: next(iter(changed)),

@@ -22,6 +22,7 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate import CheckedParts, certificate_of_sum, check_parts
 from svmcvx.data import CodedLabels, binary_data
 from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, Answers, Problems, ascend
+from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
@@ -279,9 +280,9 @@ def solve_parts(
     # Others are refused by fast.psvm, with the same words on every route.
     known = {type(C), type(p)} <= {int, float, np.float64}
     # The scores of the loop are sums in double precision, which limits the tolerance.
-    if not known or p not in (1, 2) or tol < 1e-10 or not isinstance(X, np.ndarray):
+    if not known or tol < 1e-10 or not isinstance(X, np.ndarray) or X.shape[0] > most:
         return None
-    if X.shape[0] > most or (p != 1 and labels.classes.size == 2):
+    if p != 1 and (labels.classes.size == 2 or not 1.1 <= p <= 10.0):
         return None
     C, p = float(C), float(p)
     least, largest = (1.0, 1.0) if weight is None else (weight.min(), weight.max())
@@ -352,9 +353,7 @@ def ascended(
     alpha, g = np.zeros(statement.y.size), statement.y.copy()
     status, state = np.zeros(layout.parts, dtype=np.int64), np.zeros((layout.parts, STATE))
     state[:, COMPARED] = np.inf
-    work = np.empty((5, layout.largest))
-    squared = statement.p == 2
-    added = 0.5 / costs if squared else np.zeros(costs.size)
+    work, p = np.empty((7, layout.largest)), statement.p
     # Steps after which a problem is left to another method.
     most = 400.0 * layout.sizes
     if statement.rows.kernel is None:
@@ -365,10 +364,11 @@ def ascended(
         layout.groups,
         layout.offsets,
         statement.y,
-        np.full(costs.size, np.inf) if squared else costs,
-        added,
-        squared,
-        added + rows.diagonal()[layout.all_rows],
+        costs * p,
+        costs if p == 1.0 else np.full(costs.size, np.inf),
+        p,
+        0.0 if p == 1.0 else 1.0 / (p - 1.0),
+        rows.diagonal()[layout.all_rows],
     )
     answers, passed = Answers(alpha, g, status, state), rows.passed
     # Rows that several problems share are the same in whichever order these are solved.
@@ -404,10 +404,14 @@ def _point(statement: PSVMParts, alpha: Floats) -> PartsPoint | None:
 def best_intercepts(statement: PSVMParts, g: Floats) -> Floats:
     """Return the best intercept of each problem for its scores, from y minus these."""
     layout, y, weight = statement.layout, statement.y, statement.weight
-    if statement.p != 1 or not isinstance(weight, float):
+    parts = [layout.of_part(part) for part in range(layout.parts)]
+    if statement.p != 1:
         f, p, s = y - g, statement.p, np.broadcast_to(weight, y.shape)
-        parts = map(layout.of_part, range(layout.parts))
-        return np.array([best_bias(f[own], y[own], p=p, weight=s[own]) for own in parts])
+        return np.array([near_best_bias(f[own], y[own], s[own], p, 0.0) for own in parts])
+    if not isinstance(weight, float):
+        return np.array(
+            [best_bias(y[own] - g[own], y[own], p=1, weight=weight[own]) for own in parts]
+        )
     # As hinge_intercepts: between the break at the number of positives and the next one.
     breaks = np.full((layout.parts, layout.largest), np.inf)
     breaks[np.arange(layout.largest) < layout.sizes[:, None]] = g

@@ -1,15 +1,14 @@
 r"""Compiled pSMO for many small problems that share the rows of a kernel matrix.
 
-The steps are those of :mod:`svmcvx.fast.margin.smo_passes` for p = 1: g = y − f, the first of a
+The steps are those of :mod:`svmcvx.fast.margin.smo_passes`, with its c, r, ξ and g: the first of a
 pair violates optimality most, the second has the largest predicted increase. With the best known
-bias b the gap of a point is the sum of terms that are not negative,
+bias b and :math:`z_i = \xi_i + y_i(g_i - b)` the gap of a point is the sum of terms that are not
+negative,
 
-.. math:: P - D = \sum_i c_i\,(y_i(g_i - b))_+ - v_i(g_i - b), \qquad c_i = C s_i.
+.. math:: P - D = \sum_i \tfrac{c_i}p (z_i)_+^p + \tfrac{p-1}p \alpha_i\xi_i - \alpha_iz_i.
 
 For p = 2 the dual is that of a machine without upper bounds whose kernel matrix has the additional
-diagonal :math:`d_i = 1/(2Cs_i)`: then :math:`g_i = y_i - f_i - d_iv_i`, and with the slack
-:math:`\xi_i = d_i\alpha_i` and :math:`z_i = \xi_i + y_i(g_i - b)` a term of the gap is
-:math:`((z_i)_+^2 + \xi_i^2 - 2\xi_iz_i)/(2d_i)`.
+diagonal :math:`1/c_i`, so that the active-set method takes it as well as p = 1.
 
 Where it is small enough, the multipliers are put on a grid that balances the classes exactly, their
 scores are computed anew from the rows, and the gap is compared again. Nothing depends on other
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.fast.core.active_set_passes import RIDGE, add_scaled, append, maximised, violators
-from svmcvx.fast.margin.smo_passes import FLAT
+from svmcvx.fast.margin.smo_passes import FLAT, curvature, pair_step, slack_of
 from svmcvx.kernels.class_rows_passes import piece_of
 from svmcvx.system.compilation import compiled
 
@@ -58,14 +57,15 @@ SMALLEST = 1e-250
 
 
 class Problems(NamedTuple):
-    """Groups, places, labels, costs, additions d for p = 2, and K's diagonal with them."""
+    """Groups, places, labels, costs C s p, upper bounds, p, r = 1/(p − 1) or 0, K's diagonal."""
 
     groups: Places
     offsets: Places
     y: Floats
     c: Floats
-    added: Floats
-    squared: bool
+    bounds: Floats
+    p: float
+    r: float
     norms: Floats
 
 
@@ -120,9 +120,13 @@ def updated(t, row, other, g, up, down, high, low):
 
 
 @compiled(inner=True)
-def renew(own, bounds, labels, g, up, down, high, low):
-    """Write the scores of those that can be raised, or lowered, for the search of violators."""
+def renew(own, bounds, labels, g, up, down, high, low, c, r, plain, xi, norms):
+    """Write the scores of those that can be raised, or lowered, for the search of violators, the
+    slacks, and K's diagonal with the curvature of the losses.
+    """
     for k in range(g.size):
+        xi[k] = slack_of(own[k], c[k], r)
+        norms[k] = plain[k] + curvature(own[k], xi[k], c[k], r)
         grows, shrinks = own[k] < bounds[k], own[k] > 0.0
         raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
         up[k] = 0.0 if raised else -math.inf
@@ -140,13 +144,19 @@ def hinge_slope(b, g, y, c):
     return slope
 
 
-@compiled(inner=True, error_model="numpy")
-def squared_slope(b, g, y, d, alpha):
-    """Return half of the derivative at p = 2: of the square, or of what is linear in b."""
+@compiled(inner=True)
+def power_of(z, p):
+    """Return (z)₊^{p−1}, p > 1."""
+    if z <= 0.0:
+        return 0.0
+    return z if p == 2.0 else math.sqrt(z) if p == 1.5 else z ** (p - 1.0)
+
+
+@compiled(inner=True)
+def power_slope(b, g, y, c, xi, alpha, p):
     slope = 0.0
     for k in range(g.size):
-        z = d[k] * alpha[k] + y[k] * (g[k] - b)
-        slope += (b - g[k]) / d[k] if z > 0.0 else y[k] * alpha[k]
+        slope += y[k] * (alpha[k] - c[k] * power_of(xi[k] + y[k] * (g[k] - b), p))
     return slope
 
 
@@ -161,29 +171,28 @@ def hinge_gap(b, g, y, c, alpha):
     return gap, 0.5 * dual
 
 
-@compiled(inner=True, error_model="numpy")
-def squared_gap(b, g, y, d, alpha):
+@compiled(inner=True)
+def power_gap(b, g, y, c, xi, alpha, p):
     gap, dual = 0.0, 0.0
     for k in range(g.size):
-        xi = d[k] * alpha[k]
-        z = xi + y[k] * (g[k] - b)
-        gap += (0.5 / d[k]) * ((z - xi) * (z - xi) if z > 0.0 else xi * (xi - 2.0 * z))
-        dual += alpha[k] + alpha[k] * y[k] * g[k]
+        z, lost = xi[k] + y[k] * (g[k] - b), alpha[k] * xi[k] / p
+        gap += c[k] / p * z * power_of(z, p) + (p - 1.0) * lost - alpha[k] * z
+        dual += alpha[k] + alpha[k] * y[k] * g[k] + (2.0 - p) * lost
     return gap, 0.5 * dual
 
 
 @compiled(inner=True)
-def gap_of(squared, g, y, c, d, alpha, low, high, bisections):
+def gap_of(p, g, y, c, xi, alpha, low, high, bisections):
     """Return P - D with a nearly best bias between two, and D."""
     for _ in range(bisections):
         b = 0.5 * (low + high)
-        slope = squared_slope(b, g, y, d, alpha) if squared else hinge_slope(b, g, y, c)
+        slope = hinge_slope(b, g, y, c) if p == 1.0 else power_slope(b, g, y, c, xi, alpha, p)
         if slope > 0.0:
             high = b
         else:
             low = b
     b = 0.5 * (low + high)
-    gap, dual = squared_gap(b, g, y, d, alpha) if squared else hinge_gap(b, g, y, c, alpha)
+    gap, dual = hinge_gap(b, g, y, c, alpha) if p == 1.0 else power_gap(b, g, y, c, xi, alpha, p)
     return gap, dual
 
 
@@ -251,7 +260,9 @@ def pieces(k, q, one, other, K):
 
 @compiled(inner=True)
 def write_row(k, more, one, other, out, K):
-    """Write the row of a problem's k-th observation, ridged; return False without room for it."""
+    """Write the row of a problem's k-th observation, with more on the diagonal; return False
+    without room for it.
+    """
     room, first, second = pieces(k, out.size, one, other, K)
     if not room:
         return False
@@ -280,11 +291,13 @@ def solve_by_active_set(part, problem, answer, tol, K):
     """Solve by the active-set method; return whether that succeeds."""
     start, end = problem.offsets[part], problem.offsets[part + 1]
     one, other = problem.groups[part, 0], problem.groups[part, 1]
-    y, c, alpha = problem.y[start:end], problem.c[start:end], answer.alpha[start:end]
-    g, diagonal = answer.g[start:end], problem.added[start:end]
+    y, c, alpha = problem.y[start:end], problem.bounds[start:end], answer.alpha[start:end]
+    g, costs = answer.g[start:end], problem.c[start:end]
     q, free, largest = end - start, 0, 0.0
+    diagonal, xi = np.empty(q), np.empty(q)
     for k in range(q):
-        largest = max(largest, problem.norms[start + k])
+        diagonal[k] = problem.r / costs[k]
+        largest = max(largest, problem.norms[start + k] + diagonal[k])
         free += 0.0 < alpha[k] < c[k]
     if q <= FEW and tol <= FEW_TOL:
         tol = 0.0
@@ -314,7 +327,9 @@ def solve_by_active_set(part, problem, answer, tol, K):
         if m == 0 or max(top - b, b - bottom) <= ROUNDED:
             return m > 0
         if tol > 0.0:
-            gap, dual = gap_of(problem.squared, g, y, c, diagonal, alpha, b, b, 0)
+            for k in range(q):
+                xi[k] = diagonal[k] * alpha[k]
+            gap, dual = gap_of(problem.p, g, y, costs, xi, alpha, b, b, 0)
             if gap <= tol * (dual + gap):
                 return True
         # Each violator is expected to enter, and passes over the rows of all members.
@@ -342,14 +357,16 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
         one, other = problem.groups[part, 0], problem.groups[part, 1]
         q, m = end - start, K.starts[one + 1] - K.starts[one]
         own, gradient, labels = answer.alpha[start:end], answer.g[start:end], problem.y[start:end]
-        bounds, extra = problem.c[start:end], problem.added[start:end]
+        bounds, c, p, r = problem.bounds[start:end], problem.c[start:end], problem.p, problem.r
         up, down, high, low = work[0, :q], work[1, :q], work[2, :q], work[3, :q]
-        promise, norms = work[4, :q], problem.norms[start:end]
-        state = answer.state[part]
+        promise, norms, xi = work[4, :q], work[5, :q], work[6, :q]
+        plain, state = problem.norms[start:end], answer.state[part]
+        # Equations of the active set are linear.
+        linear = r in (0.0, 1.0)
         flat = SMALLEST
         for k in range(q):
-            flat = max(flat, FLAT * norms[k])
-        renew(own, bounds, labels, gradient, up, down, high, low)
+            flat = max(flat, FLAT * plain[k])
+        renew(own, bounds, labels, gradient, up, down, high, low, c, r, plain, xi, norms)
         while answer.status[part] == ACTIVE:
             i = first_place(high, LARGEST)
             top, bottom = high[i], low[first_place(low, LEAST)]
@@ -364,11 +381,10 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
                 state[COMPARED], state[NEXT] = violation, steps + q
                 # All biases at which no step is possible lie between the two; another one is as
                 # valid. During the steps it is known up to their violation of optimality.
-                gap, dual = gap_of(
-                    problem.squared, gradient, labels, bounds, extra, own, bottom, top, 10
-                )
+                times = 10 if linear else 2
+                gap, dual = gap_of(p, gradient, labels, c, xi, own, bottom, top, times)
                 ends = state[SETTLED] > 0.0 or gap <= TRUST * tol * (dual + gap)
-                exactly = q <= FEW and tol <= FEW_TOL
+                exactly = linear and q <= FEW and tol <= FEW_TOL
                 if ends and exactly and not state[SETTLED] > 0.0:
                     ends = violation <= ROUNDED or steps >= 50.0 * q
                 free = 0
@@ -376,7 +392,7 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
                     free += 0.0 < own[k] < bounds[k]
                 due = steps >= max(state[EQUATIONS], 2.0 * free)
                 cheap = free**3 <= 3.0 * PASSES * (q + 256.0) * steps
-                if not ends and 0 < free <= 800 and due and cheap:
+                if linear and not ends and 0 < free <= 800 and due and cheap:
                     # After two steps for each member, and when the steps have doubled again, where
                     # a factor costs no more than the steps.
                     state[EQUATIONS] = 2.0 * steps
@@ -386,24 +402,25 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
                     state[SETTLED] = 0.0
                     balance(own, labels)
                     for k in range(q):
-                        gradient[k] = labels[k]
+                        gradient[k] = labels[k] * (1.0 - slack_of(own[k], c[k], r))
                     for k in range(q):
                         if own[k] == 0.0:
                             continue
-                        if not write_row(k, extra[k], one, other, promise, K):
+                        if not write_row(k, 0.0, one, other, promise, K):
                             answer.status[part] = FULL
                             break
                         add_scaled(gradient, -labels[k] * own[k], promise)
                     spent += q * 100.0
                     state[EXACT] += 1.0
-                    renew(own, bounds, labels, gradient, up, down, high, low)
+                    renew(
+                        own, bounds, labels, gradient, up, down, high, low, c, r, plain, xi, norms
+                    )
                     if answer.status[part] == FULL:
                         break
                     i = first_place(high, LARGEST)
                     top, bottom = high[i], low[first_place(low, LEAST)]
-                    gap, dual = gap_of(
-                        problem.squared, gradient, labels, bounds, extra, own, bottom, top, 50
-                    )
+                    times = 50 if linear else 10
+                    gap, dual = gap_of(p, gradient, labels, c, xi, own, bottom, top, times)
                     if gap <= 0.9 * tol * (dual + gap):
                         answer.status[part] = DONE
                         break
@@ -420,7 +437,10 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
             promises(top, norms[i], flat, norms[:m], row, low[:m], promise[:m])
             promises(top, norms[i], flat, norms[m:], row_other, low[m:], promise[m:])
             j = first_place(promise, LARGEST)
-            if not promise[j] > 0.0:
+            if not linear and (steps % 2.0 == 1.0 or not promise[j] > 0.0):
+                # The model of the losses may be far off where multipliers are small.
+                j = first_place(low, LEAST)
+            elif not promise[j] > 0.0:
                 answer.status[part] = STUCK
                 break
             room, second, second_other = pieces(j, q, one, other, K)
@@ -429,11 +449,14 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
                 break
             spent += (K.used[0] - held) * K.rows.shape[1] + 3.0 * q
             entry = row[j] if j < m else row_other[j - m]
-            eta = norms[i] + norms[j] - 2.0 * entry
+            eta = plain[i] + plain[j] - 2.0 * entry
             eta = eta if eta > flat else flat
             room_i = bounds[i] - own[i] if labels[i] > 0.0 else own[i]
             room_j = own[j] if labels[j] > 0.0 else bounds[j] - own[j]
-            t = min((gradient[i] - gradient[j]) / eta, room_i, room_j)
+            t = pair_step(
+                *(gradient[i] - gradient[j], eta, own[i], c[i], labels[i]),
+                *(own[j], c[j], labels[j], r, min(room_i, room_j)),
+            )
             # Ends of the domain are reached exactly, not up to rounding.
             end_i = bounds[i] if labels[i] > 0.0 else 0.0
             end_j = 0.0 if labels[j] > 0.0 else bounds[j]
@@ -444,8 +467,9 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
                 raised, lowered = (grows, shrinks) if labels[k] > 0.0 else (shrinks, grows)
                 up[k] = 0.0 if raised else -math.inf
                 down[k] = 0.0 if lowered else math.inf
-            gradient[i] -= t * extra[i]
-            gradient[j] += t * extra[j]
+                after = slack_of(own[k], c[k], r)
+                gradient[k] -= labels[k] * (after - xi[k])
+                xi[k], norms[k] = after, plain[k] + curvature(own[k], after, c[k], r)
             updated(t, row, second, gradient[:m], up[:m], down[:m], high[:m], low[:m])
             updated(t, row_other, second_other, gradient[m:], up[m:], down[m:], high[m:], low[m:])
             state[STEPS] += 1.0
