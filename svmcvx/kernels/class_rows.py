@@ -159,8 +159,8 @@ class ClassRows:
     @staticmethod
     def takes(kernel: Kernel | None, X: Any, room: int) -> bool:
         """Whether rows of a kernel on dense data, and bounds on their errors, can be computed."""
-        whole = kernel is not None and kernel.separable_error
-        whole = whole and (kernel.definite or isinstance(kernel, TESTED))
+        tested = isinstance(kernel, TESTED)
+        whole = kernel is not None and kernel.separable_error and (kernel.definite or tested)
         return (
             (_by_rows(kernel) or (whole and X.shape[0] ** 2 <= room))
             and 1.0 / LARGEST <= getattr(kernel, "gamma", 1.0) <= LARGEST
