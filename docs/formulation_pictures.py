@@ -16,6 +16,7 @@ from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx import losses
+from svmcvx.formulations.multiclass.losses import LogisticSum
 from svmcvx.plot.style import DASHES, NEGATIVE, POSITIVE
 
 U = np.linspace(-2.0, 3.0, 1001)
@@ -140,7 +141,7 @@ HEADS = {
         {
             "hinge": losses.slack,
             "smoothed, δ = 0.5": lambda u: 0.5 * (1 - u + np.hypot(1 - u, 0.5)),
-            "logistic": losses.logistic,
+            "logistic": lambda u: LogisticSum().value(u[:, None]),
         },
         {"lam": weights(-4, 1, 16), "p": [1.5, 2.0, 4.0, 8.0]},
         "difference of two scores",
@@ -148,7 +149,7 @@ HEADS = {
     "multiclass": Head(
         sx.MulticlassSVMClassifier(loss="crammer_singer", lam=1.0),
         three(75),
-        {"hinges": losses.slack, "logistic regression": losses.logistic},
+        {"hinges": losses.slack, "logistic regression": lambda u: LogisticSum().value(u[:, None])},
         {
             "lam": weights(-2, 2, 13),
             "loss": ["weston_watkins", "crammer_singer", "msvm", "softmax"],

@@ -142,11 +142,6 @@ class Entry:
         return self.statement.partition(":")[0].partition(".")[0]
 
     @property
-    def mixed_integer(self) -> bool:
-        """Whether the general route needs a mixed-integer solver."""
-        return self.family == "indicator"
-
-    @property
     def general(self) -> str:
         """The builder of the general route."""
         return self.builders[0].name

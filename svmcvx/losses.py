@@ -65,11 +65,6 @@ def variance_multipliers(u: Floats, lam1: float, share: Floats) -> Floats:
     return np.asarray(derivative - share * float(derivative.sum()))
 
 
-def logistic(u: Floats) -> Floats:
-    r"""Return the logistic loss :math:`\log(1+e^{-u})`."""
-    return np.asarray(np.logaddexp(0.0, -u))
-
-
 def conic_loss(u: Any, gamma: Any, lam: Any) -> Any:
     r"""Return the conic loss, the best convexifiable minorant of :math:`\lambda 1[u<1]`."""
     height = sqrt(lam)

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
+from svmcvx.certificate.bounded import Bounded, exact, positive_part, sum_of_squares, total
 from svmcvx.certificate.rows import UNDERFLOW, Ball, Rows, inner_error
 from svmcvx.data import BinaryData, Features, check_choice, check_features
 from svmcvx.display import ShortRepr, html_block, html_fields, listed, quantity, rounded
@@ -247,7 +247,7 @@ class LinearModel(LinearScores, BinaryModel):
         return replace(self, support=np.zeros(0, dtype=np.intp))
 
     def squared_norm(self, data: BinaryData) -> Bounded:
-        return total(square(exact(self.coef)))
+        return sum_of_squares(exact(self.coef))
 
     def _products(self, X: Features) -> Bounded:
         if X.shape[1] != self.coef.size:

@@ -493,6 +493,19 @@ def square(x: R) -> R:
 
 
 @quietly
+def sum_of_squares(x: Bounded) -> Bounded:
+    """Return the sum of squares; of many exact numbers in groups, each off by 32 u of it."""
+    if not x.is_exact or x.size < 1024:
+        return total(square(x))
+    flat = np.ravel(x.value)
+    groups, rest = flat[: flat.size // 32 * 32].reshape(-1, 32), flat[flat.size // 32 * 32 :]
+    sums = np.einsum("ij,ij->i", groups, groups)
+    error = sums * roundings(32) * growth(32)
+    found = Bounded(sums, _with_underflow(error, sums, lambda: ~groups.any(axis=1)))
+    return total(found) + total(square(Bounded(rest)))
+
+
+@quietly
 def sqrt(x: R) -> R:
     """Return the root of numbers that are known not to be negative."""
     if not isinstance(x, Bounded):

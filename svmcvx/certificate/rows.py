@@ -21,6 +21,7 @@ from svmcvx.certificate.bounded import (
     roundings,
     sqrt,
     square,
+    sum_of_squares,
     total,
 )
 from svmcvx.certificate.exactly import SMALLEST
@@ -118,12 +119,12 @@ class Ball:
 
     def norm(self) -> Bounded:
         r"""Return :math:`\|w\|`, which moves by at most the distance."""
-        found: Bounded = sqrt(total(square(exact(self.value))))
+        found: Bounded = sqrt(sum_of_squares(exact(self.value)))
         return found if self.distance == 0.0 else found.widened(self.distance)
 
     def squared_norm(self) -> Bounded:
         r"""Return :math:`\|w\|^2`, which moves by at most :math:`(2\|w\| + \delta)\delta`."""
-        found: Bounded = total(square(exact(self.value)))
+        found: Bounded = sum_of_squares(exact(self.value))
         if self.distance == 0.0:
             return found
         moved = (2.0 * norm_above(self.value) + self.distance) * self.distance

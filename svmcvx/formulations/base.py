@@ -25,6 +25,7 @@ from svmcvx.model import BinaryModel, KernelModel, Model
 from svmcvx.proofs import Statement
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
+Argument = TypeVar("Argument", bound=Any)
 Result = TypeVar("Result")
 
 # Complementarity makes one of two factors zero, such as a multiplier and the slack of its
@@ -38,15 +39,17 @@ ON_SUPPORT = 1e-7
 SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-3)
 
 
-def latest(method: Callable[[Any, Floats], Result]) -> Callable[[Any, Floats], Result]:
-    """Let a method of one array keep its last value, as the checker asks for it several times."""
+def latest(method: Callable[[Any, Argument], Result]) -> Callable[[Any, Argument], Result]:
+    """Let a method of one array or model keep its last value, as it is asked for several times."""
     name = f"_latest_{method.__name__}"
 
     @wraps(method)
-    def call(self: Any, argument: Floats) -> Result:
+    def call(self: Any, argument: Argument) -> Result:
         known = vars(self).get(name)
         if known is None or not np.array_equal(known[0], argument):
-            known = vars(self)[name] = argument.copy(), method(self, argument)
+            # Models have arrays that cannot change.
+            kept = argument.copy() if isinstance(argument, np.ndarray) else argument
+            known = vars(self)[name] = kept, method(self, argument)
         found: Result = known[1]
         return found
 

@@ -324,6 +324,18 @@ def summed(module, rng):
     return report
 
 
+def squares_summed(module, rng):
+    """Of numbers of all sizes, equal ones, whose roundings add up, and tiny ones and zeros."""
+    report = Report()
+    n, kind = int(rng.choice([1023, 1024, 1101])), int(rng.integers(0, 3))
+    a = numbers(rng, n, low=-30, high=30) if kind == 0 else np.full(n, rng.uniform(1.0, 2.0))
+    if kind == 2:
+        a = 2.0 ** rng.uniform(-545, -530, n) * (rng.random() < 0.8)
+    found = module.sum_of_squares(module.Bounded(a))
+    report.add([dot(vector(a), vector(a))], float(found.value), float(found.error))
+    return report
+
+
 def matrix(rng, module, n=6, **keywords):
     a = numbers(rng, (n, int(rng.integers(1, 8))), **keywords)
     return module.Bounded(a, errors(rng, a))
@@ -655,6 +667,7 @@ OPERATIONS = {
     "logarithm of 1 + x": elementwise(lambda m, x: m.log1p(x), logarithm_of_more, above_minus_one),
     "log1p_exp": elementwise(lambda m, x: m.log1p_exp(x), lambda a: softened([a]), one_exponent),
     "total": summed,
+    "sum of squares": squares_summed,
     "row sums": by_rows(lambda m, x: m.row_sums(x), sum, wide),
     "sums of parts": by_rows(sums_of_parts, sum, wide),
     "remainder": by_rows(lambda m, x, s: m.remainder(s, x), lambda a, s: s - sum(a), shares),

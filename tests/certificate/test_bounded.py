@@ -115,6 +115,8 @@ MUTANTS = [
     ("logarithm of 1 + x", "- 4.0 * U * (abs(a) + r + shift)", ""),
     ("total", ") * n if", ") if"),
     ("total", "(values.size + 64) * U", "0.0"),
+    ("sum of squares", "roundings(32)", "0.0"),
+    ("sum of squares", "_with_underflow(error, sums, lambda: ~groups.any(axis=1))", "error"),
     ("row sums", "roundings(k)", "0.0"),
     ("remainder", "size * roundings(k + 2)", "0.0"),
     ("log1p_sum_exp", "+ np.where(value < SMALL, LOST * k, 0.0)", ""),
@@ -224,6 +226,7 @@ def test_sums_in_parts_are_those_of_the_whole():
 
 
 def test_zeros_stay_exact():
+    assert b.sum_of_squares(exact(np.zeros(2000))).is_exact
     zero, x = exact(np.zeros(4)), Bounded(np.ones(4), 1e-3)
     for found in (
         *(zero * x, x * zero, zero / x, zero**2.5, zero + zero),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from svmcvx import losses
+from svmcvx.formulations.multiclass.losses import LogisticSum
 from svmcvx.losses import conic_loss
 
 U = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
@@ -31,8 +32,9 @@ def test_values_by_hand(name):
 def test_smooth_losses_at_known_points():
     assert losses.normalised_sigmoid(np.array([0.0])) == pytest.approx(1.0)
     np.testing.assert_allclose(losses.normalised_sigmoid(np.array([-40.0, 40.0])), [2.0, 0.0])
-    assert losses.logistic(np.array([0.0])) == pytest.approx(np.log(2))
-    np.testing.assert_allclose(losses.logistic(np.array([-1000.0, 1000.0])), [1000.0, 0.0])
+    assert LogisticSum().value(np.array([[0.0]])) == pytest.approx(np.log(2))
+    far = np.array([[-1000.0], [1000.0]])
+    np.testing.assert_allclose(LogisticSum().value(far), [1000.0, 0.0])
     assert losses.rescaled_hinge(np.array([0.0])) == pytest.approx(1.0)
     np.testing.assert_allclose(losses.rescaled_hinge(U, 1e-9), losses.slack(U), rtol=1e-8)
     assert losses.rescaled_hinge(np.array([-1e9]), 0.5) == pytest.approx(1 / (1 - np.exp(-0.5)))

@@ -9,12 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate import Dual
 from svmcvx.certificate.bounded import TINY, quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear import ascent as binary
 from svmcvx.fast.linear.newton import AT_ONCE, PRODUCTS, REFRESH, STEP_WORK
 from svmcvx.fast.several_classes import ascent_passes as passes
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge
 from svmcvx.formulations.multiclass.machines import ClassicalStatement
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
@@ -60,12 +60,17 @@ def other_work(statement: MulticlassStatement) -> float:
     return work if work >= binary.WORTH * epoch + binary.LEAST else 0.0
 
 
+def _points(statement: ClassicalStatement, point: Point) -> RecoveredPoints:
+    dual = statement.repair({"alpha": statement.scores.expand(point[2])})
+    return RecoveredPoints(statement.models(*point[:2], dual), [dual])
+
+
 @quietly
 def ascend(
     statement: ClassicalStatement, monitor: Monitor, start: Point | None, most: float
-) -> tuple[Point, Dual, Status, int]:
+) -> tuple[Point, RecoveredPoints, Status, int]:
     """Run coordinate ascent; inaccurate if it stalls, or will read more than `most` numbers at the
-    rate at which its gap falls. Return the point, its dual point, the reason and the rounds.
+    rate at which its gap falls. Return the point, what it gives, the reason and the rounds.
     """
     scores, s = statement.scores, statement.weight
     n, c, X, codes = scores.data.n, scores.data.c, scores.X, scores.data.codes
@@ -76,17 +81,17 @@ def ascend(
         tau = max(binary.DAMPING * float(curvature.mean()), binary.MOVE / float(s.sum()))
     curvature = np.maximum(curvature + tau, TINY)
     b, alpha = (np.zeros(c), np.zeros((n, c - 1))) if start is None else map(np.copy, start[1:])
+    W, balance = np.zeros((X.shape[1], c)), np.zeros(c)
     order, state = np.arange(n), np.array([n, 0])
     numbers, tol, read, rounds = np.array([math.inf, 0.0]), monitor.tol, 0.0, 0
-    left = math.inf
-    lower, upper, best = 0.0, math.inf, (np.zeros((X.shape[1], c)), b, alpha)
+    left, lower, upper, best = math.inf, 0.0, math.inf, (W, b, alpha)
     gaps: list[tuple[float, float]] = []
     while True:
-        if rounds % REFRESH == 0:
+        if rounds % REFRESH == 0 and alpha.any():
             # It is updated along the way.
             B = scores.coefficients(alpha)
             W, balance = np.ascontiguousarray(X.T @ B) / rho, B.sum(axis=0)
-        f = scores.differences(X @ W + b)
+        f = scores.differences(X @ W + b if alpha.any() else np.broadcast_to(b, (n, c)))
         losses, size = float(s @ statement.loss.value(f)), float(alpha.sum())
         length = float(np.linalg.norm(W))
         price = 1.0 + float(np.abs(b).max()) + float(norms.max()) * length if tau else 0.0
@@ -97,20 +102,19 @@ def ascend(
             best = (best[0], best[1], alpha.copy()) if bound > lower else best
             lower, upper = max(lower, bound), min(upper, value)
         gaps.append((read, upper - lower))
-        dual: Dual | None = None
+        points = None
         if upper - lower <= tol * abs(upper):
             # Balance without rounding, and what rounding may have changed, count as well.
-            dual = statement.repair({"alpha": scores.expand(best[2])})
-            proved = statement.evaluate(statement.model(*best[:2])).upper_end
-            status = monitor.report(rounds, statement.evaluate_dual(dual).lower_end, proved)
+            points = _points(statement, best)
+            high, low = statement.evaluate(points.models[0]), statement.evaluate_dual(*points.duals)
+            status = monitor.report(rounds, low.lower_end, high.upper_end)
             tol *= 0.5
         else:
             status = monitor.report(rounds, lower, upper, estimated=True)
         if status is None and not binary.promising(gaps, monitor.tol * abs(upper), most):
             status = Status.INACCURATE
         if status is not None:
-            dual = dual or statement.repair({"alpha": scores.expand(best[2])})
-            return best, dual, status, rounds
+            return best, points or _points(statement, best), status, rounds
         if value - bound > 2.0 * left:
             # Rows that were left out are optimal no more.
             state[0], numbers[0] = n, math.inf

@@ -36,9 +36,9 @@ def capped(x, total, cap, slope, a):
     low, high = np.inf, -np.inf
     for j in range(m):
         low, high = min(low, x[j] - cap), max(high, x[j])
-    if slope > 0.0:
-        low, high = -total / slope, (m * cap - total) / slope
     shift = high - total / m if m > 0 else 0.0
+    if slope > 0.0:
+        low, high, shift = -total / slope, (m * cap - total) / slope, 0.0
     shift = min(max(shift, low), high)
     for _ in range(100):
         mass, free = 0.0, 0

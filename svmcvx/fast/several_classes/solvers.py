@@ -224,15 +224,14 @@ def _solved(
 
     def run(monitor: Monitor, warm: Solution | None) -> Found:
         start = start_from(statement, warm)
-        models, duals, methods, steps, status = [], [], [], 0, Status.INACCURATE
+        points, methods, steps, status = RecoveredPoints([], []), [], 0, Status.INACCURATE
         options: dict[str, Any] = {}
         most = math.inf if method == "dcd" else 0.0
         if method == "auto" and applies(statement):
             most = other_work(statement)
         if most and isinstance(statement, ClassicalStatement):
             methods.append("dcd")
-            found, dual, status, steps = ascend(statement, monitor, start, most)
-            models, duals = statement.models(found[0], found[1], dual), [dual]
+            found, points, status, steps = ascend(statement, monitor, start, most)
             start = found if monitor.gap <= NEAR else start
         if status is Status.INACCURATE and method != "dcd":
             system = ScoreSystem(statement.scores)
@@ -253,10 +252,10 @@ def _solved(
                 status = newton(descent) or Status.INACCURATE
                 steps += descent.steps
                 options["linear_systems"] = ", ".join(sorted(descent.kinds)) or "none"
-            models += statement.models(*system.weights(bounds.U), bounds.dual)
-            duals.append(bounds.dual)
+            points.models.extend(statement.models(*system.weights(bounds.U), bounds.dual))
+            points.duals.append(bounds.dual)
         options |= {"method": "+".join(methods), "iterations": steps}
-        return RecoveredPoints(models, duals), status, options
+        return points, status, options
 
     return solve(statement, run, warm_start, limits, name=f"fast.{name}/{{method}}")
 

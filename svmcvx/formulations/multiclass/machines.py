@@ -87,6 +87,7 @@ MACHINES: dict[str, Machine] = {
 
 @dataclass(frozen=True, eq=False)
 class ClassicalStatement(MulticlassStatement):
+    repair_improves: ClassVar[bool] = False
     name: str  # type: ignore[misc]
     regulariser: Regulariser
     lam: float
@@ -115,7 +116,7 @@ class ClassicalStatement(MulticlassStatement):
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, balance it, and scale it to a bound on |G|."""
-        alpha = self._balanced(self.projected(self.multipliers(dual)))
+        alpha = self._balanced(self.multipliers(dual))
         if not self.sums_to_zero:
             for shrink in SHRINKS:
                 largest = self._largest_entry(alpha)
@@ -128,7 +129,7 @@ class ClassicalStatement(MulticlassStatement):
 
     def _balanced(self, alpha: Floats) -> Floats:
         if self.scores.intercept == "free":
-            return self.scores.balanced(alpha, self.loss.domain)
+            return self.scores.balanced(np.nan_to_num(alpha, nan=0.0), self.loss.domain)
         return self.projected(alpha)
 
     def dual_violation(self, dual: Dual) -> float:

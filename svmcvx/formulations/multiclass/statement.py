@@ -27,6 +27,7 @@ from svmcvx.certificate.bounded import (
     sqrt,
     square,
     stacked,
+    sum_of_squares,
     total,
 )
 from svmcvx.certificate.exactly import dot_exactly, grid_exponent, nearest_sum
@@ -336,6 +337,7 @@ class MulticlassStatement(Formulation):
         data = self.scores.data
         return Evidence(self.scores.intercept, full_entry(self.weight, data), data.fingerprint)
 
+    @latest
     def losses(self, model: MulticlassModel) -> Bounded:
         """Return the weighted sum of losses at a model, from its scores on the raw data."""
         found: Bounded = by_rows(
@@ -580,7 +582,7 @@ class Regulariser(Enum):
         """Return Ω(W), of plain or of bounded weights."""
         if self is Regulariser.ABSOLUTE:
             return total(abs(W))
-        squares = total(square(W))
+        squares = sum_of_squares(W)
         if self is Regulariser.SQUARES:
             return squares
         return 0.5 * total(square(pairwise(W))) + 0.5 * squares
