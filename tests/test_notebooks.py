@@ -56,8 +56,10 @@ def test_a_notebook_runs(small, capsys):
 @pytest.mark.slow
 def test_a_notebook_runs_in_jupyter(small, tmp_path):
     notebook = jupytext.read(IN_JUPYTER)
+    # Long: only so that a defect does not wait for ever.
+    long = {"timeout": None, "startup_timeout": 600}
     done = NotebookClient(
-        notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}
+        notebook, **long, resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     outputs = [output for cell in done.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)

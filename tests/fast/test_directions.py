@@ -241,13 +241,6 @@ def test_records_that_prove_less_are_refused():
         assert checked.lower is None or checked.lower <= proof.upper
 
 
-def test_the_file_of_a_proof_of_cells_is_of_version_3(tmp_path):
-    X, y = clouds(40, 2)
-    found = L0(X, y, C=1.0, method="directions")
-    found.save_proof(tmp_path / "proof.npz")
-    assert sx.verify(tmp_path / "proof.npz", X, y).holds
-
-
 def test_proofs_of_hostile_instances_hold_and_exclude_no_exact_optimum():
     proved = 0
     for seed in range(30):

@@ -196,15 +196,6 @@ def test_bounds_of_two_methods_are_those_of_the_answer(seed, intercept):
     assert (found.status, found.solver) == ("optimal", "fast.psvm/dcd+newton")
 
 
-def test_coordinate_ascent_obeys_its_limits():
-    X, y = sx.synthetic.outlier_data(120, 3, sigma=0.5, outliers="spread", seed=3)
-    solve = partial(psvm, X, y, C=1e3, method="dcd", tol=1e-9)
-    assert solve(max_iter=2).status == "iteration_limit"
-    assert solve(callback=lambda progress: progress.iteration == 3).status == "interrupted"
-    assert solve(time_limit=1e-9).status == "time_limit"
-    assert solve(max_iter=2).certificate.lower is not None
-
-
 def test_a_warm_start_that_does_not_fit_is_refused():
     X, y = design("plain", 7, n=60, d=4)
     band, blend = {"C1": 3.0, "C2": 2.0, "D": 0.2}, {"lam1": 1.0, "lam2": 1.0, "C": 5.0}
@@ -268,7 +259,7 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(loss, z, share, si
 @pytest.mark.parametrize(("C", "seed"), [(1e2, 15), (3.8e4, 35), (1e6, 51)])
 def test_large_weights_and_a_class_of_one_point_do_not_stall(p, C, seed):
     X, y = design("one-point class", seed, n=30)
-    solution = psvm(X, y, C=C, p=p, time_limit=10)
+    solution = psvm(X, y, C=C, p=p, max_iter=100)
     assert solution.status == "optimal"
     assert solution.certificate.is_certified(2e-6)
 
