@@ -41,6 +41,8 @@ SYNONYMS: Final[Mapping[str, str]] = {
 ABSENT: Final[Mapping[str, str]] = {
     "probability": "class probabilities are those of sklearn.calibration.CalibratedClassifierCV",
     "random_state": "nothing is drawn at random: leave it out",
+    "dual": "the solver is chosen by the data: leave it out",
+    "loss": "the estimator names it, and p of the pSVM: 1 for the hinge, 2 for its square",
     "shrinking": "no answer depends on such a choice: leave it out",
     "multi_class": "it is called multiclass",
 }

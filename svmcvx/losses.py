@@ -37,23 +37,6 @@ def ramp(u: Any) -> Any:
     return minimum(2.0, slack(u))
 
 
-def psi(u: Floats) -> Floats:
-    """Return the ψ-learning loss: 0 for u ≥ 1, :math:`1-u` on [0, 1), and 2 for u < 0."""
-    return np.where(u < 0, 2.0, slack(u))
-
-
-def normalised_sigmoid(u: Floats) -> Floats:
-    r"""Return the normalised sigmoid loss :math:`1-\tanh(u)`, between 0 and 2."""
-    return np.asarray(1.0 - np.tanh(u))
-
-
-def rescaled_hinge(u: Floats, eta: float = 0.5) -> Floats:
-    r"""Return the rescaled hinge loss :math:`\beta(1-e^{-\eta(1-u)_+})` with :math:`\beta =
-    1/(1-e^{-\eta})`.
-    """
-    return np.asarray(np.expm1(-eta * slack(u)) / np.expm1(-eta))
-
-
 def zero_one(u: Floats) -> Floats:
     """Return 1 where u < 1, inside the margin or misclassified, else 0."""
     return np.where(u < 1, 1.0, 0.0)

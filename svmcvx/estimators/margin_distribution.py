@@ -56,7 +56,7 @@ class ODMLClassifier(BinaryClassifier):
         Weights of the variance and the mean of the margins, not negative; 1/16 by default, the
         middle of the range that [ZhangZhou] searches.
     C : float, optional
-        Weight of the mean hinge loss, positive. By default the sum of the observations' weights (n
+        Weight of the mean hinge, at least 0. By default the sum of the observations' weights (n
         without weights), by which the losses are summed; [ZhangZhou] tries 10, 50 and 100.
 
     Examples

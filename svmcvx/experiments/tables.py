@@ -25,12 +25,7 @@ EXACT: Final = (*INTERVALS, "mean_test_score")
 P_VALUES: Final = ("corrected_t", "corrected_holm", "wilcoxon", "holm")
 # Columns of a comparison in a document, and headings that are not their names.
 COMPARED: Final = ("model", "params", "upper", "gap", "exact_accuracy", "n_support", "seconds")
-HEADINGS: Final = {
-    "upper": "objective",
-    "lower": "lower bound",
-    "n_support": "support vectors",
-    "params": "parameters",
-}
+HEADINGS: Final = {"n_support": "support vectors", "params": "parameters"}
 
 
 # Cells

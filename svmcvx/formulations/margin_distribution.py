@@ -143,7 +143,9 @@ def mean_weights(space: Any, **given: float | None) -> tuple[float, ...]:
     which the losses are summed.
     """
     return tuple(
-        space.data.total_weight if value is None else check_number(value, name)
+        space.data.total_weight
+        if value is None
+        else check_number(value, name, "[0, inf)" if name == "C" else "")
         for name, value in given.items()
     )
 
@@ -576,6 +578,8 @@ class _ODML(ODMStatement):
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations inside their box; None if that fails."""
         upper_bound, u = self.upper_bound(), self.margins(alpha)
+        if not upper_bound.any():
+            return None
         typical = np.minimum(upper_bound, max(float(alpha.max()), TINY))
         inside = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
         above = (

@@ -269,7 +269,7 @@ def odml_primal(
         Weights of the variance and the mean of the margins, not negative; 1/16 by default. The
         cvxpy parameters ``problem.lam1`` and ``problem.lam2``.
     C : float, optional
-        Weight of the mean hinge loss, positive. By default the sum of the observations' weights (n
+        Weight of the mean hinge, at least 0. By default the sum of the observations' weights (n
         without weights), by which the losses are summed. The cvxpy parameter ``problem.C``.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the observations in mean, variance and loss; only their ratios
@@ -296,7 +296,7 @@ def odml_primal(
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
         statement, "ODML primal"
     )
-    C_parameter = cp.Parameter(pos=True, name="C", value=C)
+    C_parameter = cp.Parameter(nonneg=True, name="C", value=C)
     xi = cp.Variable(statement.y.size, name="xi")
     constraints += [(u >= 1 - xi).set_label("margin"), (xi >= 0).set_label("slack")]
     parameters = (lam1_parameter, lam2_parameter, C_parameter)
@@ -357,7 +357,7 @@ def odml_dual(
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     (C,) = mean_weights(space, C=C)
     statement = ODML(space, lam1, lam2, C)
-    C_parameter = cp.Parameter(pos=True, name="C", value=C)
+    C_parameter = cp.Parameter(nonneg=True, name="C", value=C)
     lam2_parameter = cp.Parameter(nonneg=True, name="lam2", value=lam2)
     c = statement.share
     beta = cp.Variable(c.size, name="beta")

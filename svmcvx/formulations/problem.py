@@ -257,11 +257,9 @@ class FormulationProblem(cp.Problem):
         """
         return None
 
-    def proved_bound(self, value: float) -> float | None:
-        """Return the bound on the statement's optimum that a solver's on this problem proves.
-
-        By default the statement's objective is that of the problem, negated if the problem
-        maximises. None means that nothing follows.
+    def proved_bound(self, value: float) -> float:
+        """Return the bound on the statement's optimum that a solver's on this problem proves, which
+        has the opposite sign if the problem maximises.
         """
         return value if isinstance(self.objective, cp.Minimize) else -value
 
@@ -601,7 +599,7 @@ class ConstrainedProblem(FormulationProblem):
         m = completed(rows, self._added, losses.linear_values(measured.at), losses, dual)
         return [] if m is None else [{**dual, ADDED: m}]
 
-    def proved_bound(self, value: float) -> float | None:
+    def proved_bound(self, value: float) -> float:
         return self.built.proved_bound(min(value, self.built.complete_below))
 
 

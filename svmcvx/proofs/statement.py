@@ -122,7 +122,7 @@ FORMULATIONS: Final[Mapping[str, Formulation]] = {
     "penalised psvm": Formulation(CONSTANT, (Form(COSTS, {"alpha": N}),)),
     "hard_margin": Formulation(("free",), (Form({}, {"alpha": N}),)),
     "odm": Formulation(CONSTANT, (Form(ODM, {"theta": N}),)),
-    "odml": Formulation(CONSTANT, (Form({**ODML, "C": POSITIVE}, TAU),)),
+    "odml": Formulation(CONSTANT, (Form({**ODML, "C": NONNEGATIVE}, TAU),)),
     "odml_hard_margin": Formulation(CONSTANT, (Form(ODML, TAU),)),
     "conic": Formulation(CONSTANT, (CONIC, Form({"kappa": SHARE}, {**GAMMA, "lam": ()}))),
     "conic_fixed_gamma": Formulation(CONSTANT, (CONIC,), own={"weight?": N, "gamma": N}),

@@ -221,8 +221,8 @@ class Chain:
     ) -> tuple[Checked[Any] | None, str]:
         """Certify points with a solver's bound; return what failed, too."""
         statement, reason = self.problem.formulation, ""
-        value = None if bound is None else self.problem.proved_bound(bound.value)
-        bound = None if bound is None or value is None else SolverBound(value, bound.allowance)
+        if bound is not None:
+            bound = bound._replace(value=self.problem.proved_bound(bound.value))
         # A wrong bound is dropped; the point stays.
         for stated in dict.fromkeys((bound, None)) if points.models else ():
             try:

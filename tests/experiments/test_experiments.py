@@ -228,11 +228,10 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
     text = table.latex(tmp_path / "t.tex")
     assert (tmp_path / "t.tex").read_text() == text
     assert (
-        r"model & objective & gap & accuracy & balanced accuracy & support vectors & seconds \\"
-        in text
+        r"model & upper & gap & accuracy & balanced accuracy & support vectors & seconds \\" in text
     )
     short = table.latex(columns=["model", "accuracy", "lower"], digits=2).splitlines()
-    assert short[2] == r"model & accuracy & lower bound \\"
+    assert short[2] == r"model & accuracy & lower \\"
     accuracy, lower = table.loc[0, "accuracy"], table.loc[0, "lower"]
     assert short[4] == rf"a\_b & ${accuracy:.2f}$ & ${lower:.4g}$ \\"
     assert short[6].endswith(r"& -- \\")  # no certificate

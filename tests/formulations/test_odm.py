@@ -47,6 +47,27 @@ def paper_matrices(K, y, lam1):
     return inverse, np.diag(y) @ K @ inverse @ np.diag(y)
 
 
+@pytest.mark.parametrize("lam1", [0.0, 0.8])
+def test_without_a_hinge_odml_is_a_linear_system(lam1, tmp_path):
+    how = {"lam1": lam1, "lam2": 0.3, "C": 0.0, "intercept": "penalised"}
+    rows = Y[:, None] * np.column_stack([X, np.ones(Y.size)])
+    mean = rows.mean(axis=0)
+    spread = 2 * lam1 * (rows - mean).T @ (rows - mean) / Y.size
+    w = np.linalg.solve(np.eye(mean.size) + spread, 0.3 * mean)
+    best = -0.15 * mean @ w
+    for method in ("newton", "dcd", "unwhitened"):
+        solution = sx.fast.odml(X, Y, method=method, **how)
+        assert solution.certificate.upper == pytest.approx(best, rel=1e-9)
+        assert solution.certificate.is_certified(1e-9)
+    solution.save_proof(tmp_path / "proof.npz")
+    assert sx.verify(tmp_path / "proof.npz", X, Y).holds
+    for build in (sx.odml_primal, sx.odml_dual):
+        assert certified(build, X, Y, **how).upper == pytest.approx(best, rel=1e-6)
+    for wrong in (-1.0, 1e-301):
+        with pytest.raises(sx.DataError, match="C must be a finite number in"):
+            sx.fast.odml(X, Y, C=wrong)
+
+
 @pytest.mark.parametrize("kernel", [None, RBF])
 @pytest.mark.parametrize("lam1", [0.0, 0.8, 50.0])
 def test_builders_state_the_numpy_dual_of_odml(lam1, kernel):

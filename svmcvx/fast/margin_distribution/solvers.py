@@ -276,9 +276,9 @@ def odml(
     settings = checked_settings(settings, ODMLSettings)
     limits = {"tol": tol, "max_iter": max_iter, "verbose": verbose, "callback": callback}
     lam1, lam2 = check_numbers(lam1=lam1, lam2=lam2)
-    if C is not None:
+    if C:
         why = "a smaller weight of the losses underflows"
-        C = check_number(check_number(C, "C"), "C", "[1e-300, inf)", why=why)
+        C = check_number(check_number(C, "C", "[0, inf)"), "C", "[1e-300, inf)", why=why)
     rule = intercept_kind(intercept, own="penalised")
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))

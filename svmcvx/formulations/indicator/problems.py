@@ -231,7 +231,7 @@ class DroppingProblem(FormulationProblem):
         rows = "margin" in self.constraint_dict
         return float(self.formulation.complete_below) if rows else math.inf
 
-    def proved_bound(self, value: float) -> float | None:
+    def proved_bound(self, value: float) -> float:
         found: float = self.formulation.bound_of_search(value)
         return found
 

@@ -375,13 +375,6 @@ class M3SVMProblem(MulticlassProblem):
     cone: str
 
 
-class HardMarginM3SVMProblem(MulticlassProblem):
-    def proved_bound(self, value: float) -> float | None:
-        p = self.formulation.p
-        # For other exponents the objective is the p-th root of the statement's.
-        return value if p in (1.0, 2.0, math.inf) else float(np.float64(value) ** p)
-
-
 @builder
 def m3svm(
     X: Any,
@@ -465,7 +458,7 @@ def m3svm(
 
 
 @builder
-def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardMarginM3SVMProblem:
+def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> MulticlassProblem:
     r"""Build the hard-margin M3SVM as a cvxpy problem.
 
     .. math::
@@ -488,7 +481,7 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
 
     Returns
     -------
-    HardMarginM3SVMProblem
+    MulticlassProblem
         A ``cvxpy.Problem``. For p other than 1, 2 and infinity its objective is the p-th root of
         the sum, which has the same minimisers and stays of order one for large p; the certificate
         is that of the sum. ``gauge`` and ``gauge_b`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k =
@@ -511,4 +504,4 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardM
         (cp.sum(W, axis=1) == 0).set_label("gauge"),
         (cp.sum(b) == 0).set_label("gauge_b"),
     ]
-    return HardMarginM3SVMProblem(cp.Minimize(value), constraints, statement)
+    return MulticlassProblem(cp.Minimize(value), constraints, statement)
