@@ -158,13 +158,26 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
     entries, *rest = re.split(r"(?=\n    [A-Z]\w+\n    -{3,}\n)", body, maxsplit=1)
     signature = inspect.signature(described)  # type: ignore[arg-type]
     parameters, returned = signature.parameters, signature.return_annotation
+    places = list(parameters)
+
+    def place(name: str) -> int:
+        return places.index(bare) if (bare := name.strip("*")) in places else len(places)
+
     texts: dict[str, str] = {}
     for entry in _ENTRY.split(entries.strip("\n"))[1:]:
         heading, _, words = entry.rstrip().partition("\n")
         names, _, kind = heading.partition(" : ")
-        first, *others = (name.strip(" *") for name in names.split(","))
-        typed = f"    {names} : {kind or 'of the same types'}\n{words}".rstrip()
-        texts |= {first: f"{typed}\n"} | dict.fromkeys(others, "")
+        # Names that are not beside each other in the signature have an entry each.
+        runs: list[list[str]] = []
+        for name in names.split(", "):
+            if runs and place(name) - place(runs[-1][-1]) in (0, 1):
+                runs[-1].append(name)
+            else:
+                runs.append([name])
+        for run in runs:
+            typed = f"    {', '.join(run)} : {kind or 'of the same types'}\n{words}".rstrip()
+            texts |= dict.fromkeys((name.strip("*") for name in run), "")
+            texts[run[0].strip("*")] = f"{typed}\n"
     for name, parameter in parameters.items():
         if name in ARGUMENTS and name not in texts:
             kind, words = ARGUMENTS[name]
@@ -173,8 +186,7 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
             if name == "X" and "kernel" not in parameters:  # never a Gram matrix
                 words = "Data, an observation a row."
             texts[name] = f"    {name} : {kind}\n        {words}\n"
-    places = list(parameters)
-    order = sorted(texts, key=lambda name: places.index(name) if name in places else len(places))
+    order = sorted(texts, key=place)
     sections = "".join(rest)
     if returned in _RETURNED and "\n    Returns\n" not in sections:
         lines = f"    {returned}\n        {_RETURNED[returned]}\n"

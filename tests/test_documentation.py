@@ -10,6 +10,7 @@ import io
 import re
 import runpy
 import tomllib
+import zlib
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -219,6 +220,19 @@ def test_a_broken_link_is_found():
     assert list(
         broken(page, "[a](nowhere.md) [b](certificates.md#nothing) [c](certificates.md#the-gap)")
     ) == ["docs/index.md: nowhere.md", "docs/index.md: certificates.md#nothing (no such heading)"]
+
+
+def test_links_to_other_packages_name_what_they_have(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    others = import_module("other_packages")
+    for name in others.NAMES.values():
+        module, _, own = name.rpartition(".")
+        assert hasattr(import_module(module), own)
+    address, path = others.mapping(tmp_path)["scikit-learn"]
+    listed = zlib.decompress(Path(path).read_bytes().split(b"zlib.\n", 1)[1]).decode()
+    svc = "sklearn.svm.SVC"
+    assert f"{svc} py:class 1 modules/generated/{svc}.html#{svc} -\n" in listed
+    assert address == "https://scikit-learn.org/stable/"
 
 
 def test_every_page_is_in_the_contents():
