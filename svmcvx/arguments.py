@@ -160,7 +160,7 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
     parameters, returned = signature.parameters, signature.return_annotation
     places = list(parameters)
 
-    def place(name: str) -> int:
+    def position(name: str) -> int:
         return places.index(bare) if (bare := name.strip("*")) in places else len(places)
 
     texts: dict[str, str] = {}
@@ -170,7 +170,7 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
         # Names that are not beside each other in the signature have an entry each.
         runs: list[list[str]] = []
         for name in names.split(", "):
-            if runs and place(name) - place(runs[-1][-1]) in (0, 1):
+            if runs and position(name) - position(runs[-1][-1]) in (0, 1):
                 runs[-1].append(name)
             else:
                 runs.append([name])
@@ -186,7 +186,7 @@ def documented(described: T, *, raises: Mapping[str, str] | None = None) -> T:
             if name == "X" and "kernel" not in parameters:  # never a Gram matrix
                 words = "Data, an observation a row."
             texts[name] = f"    {name} : {kind}\n        {words}\n"
-    order = sorted(texts, key=place)
+    order = sorted(texts, key=position)
     sections = "".join(rest)
     if returned in _RETURNED and "\n    Returns\n" not in sections:
         lines = f"    {returned}\n        {_RETURNED[returned]}\n"
