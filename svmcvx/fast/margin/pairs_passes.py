@@ -135,65 +135,33 @@ def renew(own, bounds, labels, g, up, down, high, low, c, r, plain, xi, norms):
         low[k] = g[k] + down[k]
 
 
-@compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
-def hinge_slope(b, g, y, c):
-    """Return a derivative of the losses by the bias."""
-    slope = 0.0
-    for k in range(g.size):
-        slope += -c[k] * y[k] if y[k] * (g[k] - b) > 0.0 else 0.0
-    return slope
-
-
 @compiled(inner=True)
 def power_of(z, p):
-    """Return (z)₊^{p−1}, p > 1."""
+    """Return (z)₊^{p−1}."""
     if z <= 0.0:
         return 0.0
+    if p == 1.0:
+        return 1.0
     return z if p == 2.0 else math.sqrt(z) if p == 1.5 else z ** (p - 1.0)
-
-
-@compiled(inner=True)
-def power_slope(b, g, y, c, xi, alpha, p):
-    slope = 0.0
-    for k in range(g.size):
-        slope += y[k] * (alpha[k] - c[k] * power_of(xi[k] + y[k] * (g[k] - b), p))
-    return slope
-
-
-@compiled(inner=True, fastmath={"nnan", "nsz", "reassoc"})
-def hinge_gap(b, g, y, c, alpha):
-    """Return P - D at a bias, and D."""
-    gap, dual = 0.0, 0.0
-    for k in range(g.size):
-        slack = y[k] * (g[k] - b)
-        gap += (c[k] * slack if slack > 0.0 else 0.0) - alpha[k] * slack
-        dual += alpha[k] + alpha[k] * y[k] * g[k]
-    return gap, 0.5 * dual
-
-
-@compiled(inner=True)
-def power_gap(b, g, y, c, xi, alpha, p):
-    gap, dual = 0.0, 0.0
-    for k in range(g.size):
-        z, lost = xi[k] + y[k] * (g[k] - b), alpha[k] * xi[k] / p
-        gap += c[k] / p * z * power_of(z, p) + (p - 1.0) * lost - alpha[k] * z
-        dual += alpha[k] + alpha[k] * y[k] * g[k] + (2.0 - p) * lost
-    return gap, 0.5 * dual
 
 
 @compiled(inner=True)
 def gap_of(p, g, y, c, xi, alpha, low, high, bisections):
     """Return P - D with a nearly best bias between two, and D."""
     for _ in range(bisections):
-        b = 0.5 * (low + high)
-        slope = hinge_slope(b, g, y, c) if p == 1.0 else power_slope(b, g, y, c, xi, alpha, p)
+        b, slope = 0.5 * (low + high), 0.0
+        for k in range(g.size):
+            slope += y[k] * (alpha[k] - c[k] * power_of(xi[k] + y[k] * (g[k] - b), p))
         if slope > 0.0:
             high = b
         else:
             low = b
-    b = 0.5 * (low + high)
-    gap, dual = hinge_gap(b, g, y, c, alpha) if p == 1.0 else power_gap(b, g, y, c, xi, alpha, p)
-    return gap, dual
+    b, gap, dual = 0.5 * (low + high), 0.0, 0.0
+    for k in range(g.size):
+        z, lost = xi[k] + y[k] * (g[k] - b), alpha[k] * xi[k] / p
+        gap += c[k] / p * z * power_of(z, p) + (p - 1.0) * lost - alpha[k] * z
+        dual += alpha[k] + alpha[k] * y[k] * g[k] + (2.0 - p) * lost
+    return gap, 0.5 * dual
 
 
 @compiled(inner=True)
