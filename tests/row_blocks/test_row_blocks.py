@@ -25,6 +25,7 @@ from svmcvx.feature_space import blocks as block_room
 from svmcvx.row_blocks import ClassPartition, RowBlocks, Shards, label_counts
 from tests.intervals import overlap
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
@@ -460,6 +461,8 @@ def workers(number, **how):
     distributed = pytest.importorskip("distributed")
     quiet = {"dashboard_address": ":0", "memory_limit": "1GiB", "silence_logs": 50}
     with (
+        # Dask's profiles of the workers take processor time all the while.
+        dask.config.set({"distributed.worker.profile.enabled": False}),
         distributed.LocalCluster(n_workers=number, threads_per_worker=1, **quiet, **how) as local,
         distributed.Client(local) as client,
     ):
