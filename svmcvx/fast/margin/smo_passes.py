@@ -147,7 +147,7 @@ def pair_step(violation, eta, ai, ci, yi, aj, cj, yj, r, limit):
             high = t
         width = high - low
         # To some roundings.
-        if width <= 1e-14 * high or abs(value) <= 1e-6 * violation:
+        if width <= 1e-14 * high or abs(value) <= 1e-11 * violation:
             break
         slope = eta + curvature(bi, zi, ci, r) + curvature(bj, zj, cj, r)
         newton = t + value / slope if 0.0 < slope < math.inf else -1.0
