@@ -321,6 +321,17 @@ def test_scikit_learn_has_the_same_scores(name):
     assert made.classes_.tolist() == np.unique(labels).tolist()
 
 
+def test_scikit_learn_takes_many_classes_of_many_columns_at_once():
+    """A stand-in with as many columns would take 100 000 passes over them for each class."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(36) % 12
+    rows = rng.standard_normal((36, 4000)) + labels[:, None]
+    machine = sx.PSVMClassifier(p=2.0, multiclass="ovr").fit(rows, labels)
+    made = machine.to_sklearn()
+    assert made.n_features_in_ == 4000
+    np.testing.assert_array_equal(made.predict(rows), machine.predict(rows))
+
+
 def test_what_scikit_learn_cannot_hold_is_refused():
     laplacian, pairs = sx.PSVMClassifier(kernel="laplacian"), sx.PSVMClassifier(kernel="rbf")
     for model, data in ((laplacian, (CLOUDS, SIDES)), (pairs, (IRIS, CODES))):
