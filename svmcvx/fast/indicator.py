@@ -451,7 +451,10 @@ class _Run:
         while True:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
-                status = search.run(pool, turn / (1.0 if search is running[0] else LAG))
+                lag = 1.0 if search is running[0] else LAG
+                # A bound without an end that is behind another one is not likely to get ahead.
+                lag *= 1.0 if search.ends or search is self.searched else LAG
+                status = search.run(pool, turn / lag)
                 left = math.isfinite(min(search.open_bound, search.unresolved))
                 if status is Status.NUMERICAL and left and len(running) > 1:
                     running.remove(search)

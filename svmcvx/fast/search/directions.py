@@ -50,7 +50,7 @@ class Directions(RoundSearch):
     """A search over cells of directions."""
 
     search: CountingSearch
-    way, beside = "directions", 0.1
+    way = "directions"
 
     def __init__(self, *shared: Any) -> None:
         super().__init__(*shared)

@@ -26,8 +26,9 @@ STILL = 40
 # Work before the tree: least, and in nodes of the tree; and for a first point within a budget, in
 # units of that: without one no M is known.
 BEGINNING, BEGINNING_NODES, FIRST_POINT = 1e8, 100.0, 5.0
-# Work of a search from which on there is as much beside it, a tenth of its time.
-LEAST = 2e7
+# Work of a search from which on there is some beside it, and the least share of that. The share is
+# about that of the work up to the last better point.
+LEAST, SHARE = 2e7, 0.1
 # Dropped rows that a move keeps by force; prices of a row by which squared norms rise in it, and by
 # which, on average, a set is worse than the last one that it replaces.
 FORCED, RISE, WORSE = np.array([1, 2, 3, 5, 8]), 3.0, 0.1
@@ -42,7 +43,9 @@ class Exchange:
 
     def __init__(self, search: CountingSearch, settings: SearchSettings) -> None:
         self.search, self.settings = search, settings
-        self.work = 0.0
+        # Work in all, and up to the last better point, of this value.
+        self.work = self._useful = 0.0
+        self._seen = math.inf
         # Good sets and their values, if they are to be remembered.
         self.good: dict[bytes, tuple[float, Bools]] | None = None
         self._rng = np.random.default_rng(0)
@@ -89,10 +92,14 @@ class Exchange:
                     last = moves
 
     def keep_up(self, work: float, stop: NDArray[np.int64]) -> None:
-        """Look for points in proportion to the work of the tree, until the flag is set."""
-        most = work if work >= LEAST else 0.0
-        while self.search.best is not None and self.work < most and not stop[0]:
-            self._step(most, stop)
+        """Look for points in proportion to the work of a search, until the flag is set."""
+        search = self.search
+        while search.best is not None and work >= LEAST and not stop[0]:
+            if search.best_value < self._seen:
+                self._seen, self._useful = search.best_value, self.work
+            if self.work >= max(SHARE * work, math.sqrt(self._useful * work)):
+                break
+            self._step(work, stop)
 
     def _step(self, most: float, stop: NDArray[np.int64]) -> None:
         """Improve a set near the best one, or, of rows in many columns, near the last one."""

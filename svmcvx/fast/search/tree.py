@@ -70,9 +70,9 @@ class RoundSearch(ABC):
     """
 
     way: ClassVar[str]
-    # Whether a search that is not stopped ends with the optimum; nodes that are passed to threads
-    # in a round; and the work of the local search beside, in units of the search's own.
-    ends, tasks, beside = True, 1, 1.0
+    # Whether a search that is not stopped ends with the optimum; and nodes that are passed to
+    # threads in a round.
+    ends, tasks = True, 1
 
     def __init__(
         self, search: Any, settings: SearchSettings, exchange: Exchange | None = None
@@ -121,7 +121,7 @@ class RoundSearch(ABC):
     def _end_round(self) -> Status | None:
         """Search beside the open part, and report."""
         if self.exchange is not None:
-            self.exchange.keep_up(self.beside * self.work, self.stop)
+            self.exchange.keep_up(self.work, self.stop)
         if self.open_bound >= self.search.cutoff:
             self.queue.clear()
         self.proved = max(self.proved, self.search.proved_with(self.open_bound))
