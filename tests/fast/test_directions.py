@@ -146,8 +146,8 @@ def test_no_point_of_a_cell_is_below_its_bound(kind):
             price = search.search.lam, search.search.k, upper
             best = np.r_[upper, np.zeros(5)]
             stop = np.zeros(1, dtype=np.int64)
-            supports, scratch = search._packed_supports(), search._scratch()
-            bound_cells(cell, search.classes, price, search.shape, supports, scratch, best, stop)
+            support, scratch = search._packed_support(), search._scratch()
+            bound_cells(cell, search.classes, price, search.shape, support, scratch, best, stop)
             bound = min(cell[0, 6 + BOUND], upper)
             bounded += bound > 0.1 * upper
             points = centre + half * rng.uniform(-1, 1, (10, 3))

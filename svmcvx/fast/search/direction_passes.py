@@ -29,7 +29,7 @@ open ones, or, if there are many, the least number of rows below thresholds with
 **Thresholds.** For each pair of numbers of rows below the thresholds, the least norm with
 thresholds at the next rows' ends bounds the points between, exactly at a single direction.
 
-**Supports.** Points that keep a set S have a squared norm of at least :math:`\nu_S`; the others
+**Support.** Points that keep a set S have a squared norm of at least :math:`\nu_S`; the others
 drop one row of S, and no fewer of the remaining rows than a matching of conflicts without S has.
 
 All sums have a bound on their rounding: the bounds hold for the rows as they are in memory.
@@ -424,48 +424,33 @@ def _copy(sizes, mates, other):
 
 
 @compiled(inner=True, nogil=True)
-def _bound_by_supports(
-    weights, price, supports, open_rows, sizes, counts, points, limits, highs, scratch
+def _bound_by_support(
+    weights, price, support, open_rows, sizes, counts, points, limits, highs, scratch
 ):
-    """Return the best bound of a cell by the supports, and the work."""
-    (found, ends, sums), (lam, _, upper) = open_rows, price
-    begins, members, norms, least = supports
+    """Return the bound of a cell by the support of the best point, if it is better."""
+    (found, ends, sums), (lam, _, upper), (members, norm, least) = open_rows, price, support
     s_low, s_high, square, lost, dropped, bound, V, rho = points
     held, base, mates, graph = scratch
-    n1, work = weights[0].size, 0.0
+    kept = (lam * dropped + max(norm, 4.0 * square / (s_high * s_high))) * LESS
+    if rho > 0.0 and kept < upper:
+        kept = _bound_by_thresholds(ends, sums, counts, V, rho, price, norm, s_low, kept)
+    if not (members.size and kept > bound):
+        return bound
+    for i in members:
+        c = 0 if i < weights[0].size else 1
+        row = i - c * weights[0].size
+        if highs[c][row] < limits[c]:
+            return bound
+        for a in range(sizes[c]):
+            held[c][a] = held[c][a] or found[c][a] == row
     _conflicts(graph, sizes, s_low)
-    # The latest one is that of the best point.
-    for p in range(norms.size - 1, -1, -1):
-        norm = max(norms[p], 4.0 * square / (s_high * s_high))
-        kept = (lam * dropped + norm) * LESS
-        if rho > 0.0 and kept < upper:
-            kept = _bound_by_thresholds(ends, sums, counts, V, rho, price, norms[p], s_low, kept)
-        if not kept > bound:
-            continue
-        is_lost = False
-        for c in range(2):
-            for a in range(sizes[c]):
-                held[c][a] = False
-        for i in range(begins[p], begins[p + 1]):
-            c = 0 if members[i] < n1 else 1
-            row = members[i] - c * n1
-            is_lost = is_lost or highs[c][row] < limits[c]
-            for a in range(sizes[c]):
-                held[c][a] = held[c][a] or found[c][a] == row
-        if is_lost:
-            continue
-        _copy(sizes, base, mates)
-        weight = _matched(weights, found, sizes, held, mates, graph, math.inf)
-        work += float(sizes[0]) * sizes[1]
-        other = _cost(price, square, (lost + weight + least[p]) * LESS, s_high)
-        bound = max(bound, min(kept, other))
-        if bound >= upper:
-            break
-    return bound, work
+    _copy(sizes, base, mates)
+    weight = _matched(weights, found, sizes, held, mates, graph, math.inf)
+    return max(bound, min(kept, _cost(price, square, (lost + weight + least) * LESS, s_high)))
 
 
 @compiled(inner=True, nogil=True, allocates=True)
-def _bound(cell, classes, price, shape, supports, scratch):
+def _bound(cell, classes, price, shape, support, scratch):
     """Bound the points of a cell, and tighten the numbers that hold for them; return the work."""
     (GT, _, weights), (metric, rho, room), (lam, k, upper) = classes, shape, price
     (middles, lows, highs), (found, ends, sums), graph, (held, base, mates, near) = scratch
@@ -570,11 +555,11 @@ def _bound(cell, classes, price, shape, supports, scratch):
     if paired and bound < upper:
         square = _square(V, rho, tops, s_low)
         points = s_low, s_high, square, lost, dropped, bound, V, rho
-        bound, more = _bound_by_supports(
-            weights, price, supports, (found, ends, sums), sizes, counts, points, limits, highs,
+        bound = _bound_by_support(
+            weights, price, support, (found, ends, sums), sizes, counts, points, limits, highs,
             (held, base, mates, graph),
         )  # fmt: skip
-        work += more
+        work += float(sizes[0]) * sizes[1]
     if bound >= upper:
         return work
     numbers[LOW], numbers[HIGH], numbers[FIRST], numbers[SECOND] = s_low, s_high, tops[0], tops[1]
@@ -627,7 +612,7 @@ def _try_centre(cell, weights, price, shape, middles, lows, open_rows, best):
 
 
 @compiled(nogil=True, allocates=True)
-def bound_cells(cells, classes, price, shape, supports, scratch, best, stop):
+def bound_cells(cells, classes, price, shape, support, scratch, best, stop):
     """Bound cells one after the other, until the flag is set; return the work.
 
     `best` has the value, both thresholds, and the direction of the best point at a centre.
@@ -636,7 +621,7 @@ def bound_cells(cells, classes, price, shape, supports, scratch, best, stop):
     for i in range(len(cells)):
         if stop[0]:
             break
-        work += _bound(cells[i], classes, price, shape, supports, scratch)
+        work += _bound(cells[i], classes, price, shape, support, scratch)
         if cells[i, 2 * shape[0].size + BOUND] < price[2]:
             _try_centre(cells[i], classes[2], price, shape, middles, lows, scratch[1], best)
     return work

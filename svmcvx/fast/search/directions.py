@@ -31,7 +31,7 @@ PAIRS = 60_000
 PART, TASKS = 32, 1024
 # Share of the work of a full round after which one ends.
 ROUND = 0.3
-# Supports that a cell is bounded by, the latest ones.
+# Supports of a record, the latest ones; cells are bounded by the last one.
 SUPPORTS = 8
 # Half-width of cells that are not cut any further.
 NARROW = 2.0**-40
@@ -155,14 +155,14 @@ class Directions(RoundSearch):
         if new is not None and new.rows.size and all(new is not one for one in self.supports):
             self.supports = [*self.supports, new][-SUPPORTS:]
         upper = search.cutoff
-        price, supports = (search.lam, search.k, upper), self._packed_supports()
+        price, support = (search.lam, search.k, upper), self._packed_support()
 
         def bound(part: Floats) -> tuple[float, Floats]:
             best = np.zeros(3 + d)
             best[0] = upper * (1.0 + NEAR)
             scratch = self._scratch()
             work = bound_cells(
-                part, self.classes, price, self.shape, supports, scratch, best, self.stop
+                part, self.classes, price, self.shape, support, scratch, best, self.stop
             )
             return work, best
 
@@ -195,17 +195,12 @@ class Directions(RoundSearch):
             kept[rows] = self.G[rows] @ best[3:] >= theta - 2.0**-40 * abs(theta)
         self.search.try_set(kept)
 
-    def _packed_supports(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
-        places = np.empty(len(self.G), dtype=np.int64)
+    def _packed_support(self) -> tuple[NDArray[np.int64], float, float]:
+        if not self.supports:
+            return np.empty(0, dtype=np.int64), 0.0, 0.0
+        last, places = self.supports[-1], np.empty(len(self.G), dtype=np.int64)
         places[np.concatenate(self.members)] = np.arange(len(self.G))
-        begins = np.cumsum([0, *(one.rows.size for one in self.supports)])
-        rows = [places[one.rows] for one in self.supports]
-        return (
-            begins.astype(np.int64),
-            np.concatenate([np.empty(0, dtype=np.int64), *rows]),
-            np.array([one.norm for one in self.supports]),
-            np.array([self.search.weight[one.rows].min() for one in self.supports]),
-        )
+        return places[last.rows], last.norm, float(self.search.weight[last.rows].min())
 
     def _scratch(self) -> tuple[Any, ...]:
         sizes = [rows.size for rows in self.members]
