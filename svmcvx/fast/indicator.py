@@ -71,13 +71,7 @@ from svmcvx.formulations.indicator.statement import (
     l0_statement,
     zero_one_statement,
 )
-from svmcvx.formulations.signed_rows import (
-    ON_MARGIN,
-    Incumbent,
-    SignedRows,
-    elastic_filter,
-    soft_margin_scores,
-)
+from svmcvx.formulations.signed_rows import ON_MARGIN, Incumbent, SignedRows, soft_margin_scores
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp as ramp_loss
 from svmcvx.losses import zero_one as zero_one_loss
@@ -97,6 +91,8 @@ LOCAL_WORK, STEPS = 2e9, 100
 LAG = 4.0
 # Work of a turn from which on bounds for problems without an end in sight are looked for.
 LONG = 1e9
+# Prices of the norm of a soft-margin machine's multiples, in units of that of a row.
+PRICES = 0.03, 0.1, 0.3, 1.0
 # Cap of the objective for the search of a first feasible point, in units of the longest row.
 OBJECTIVE_CAP = 1e26
 
@@ -667,26 +663,17 @@ def _soft_margins(search: SearchState) -> Iterator[Floats]:
 
 
 def counting_starts(search: CountingSearch) -> Iterator[Bools]:
-    """Yield sets kept by multiples of soft-margin machines, or one that drops few rows."""
+    """Yield sets kept by multiples of soft-margin machines."""
     for u in _soft_margins(search):
         order = np.argsort(-u, kind="stable")
         dropped = np.append(np.cumsum(search.weight[order][::-1])[::-1][1:], 0.0)
-        if math.isfinite(search.k):
-            # As few as the budget asks for, if there is a multiple that keeps them.
-            cuts = np.minimum(np.flatnonzero(dropped <= search.k)[:1], np.count_nonzero(u > 0) - 1)
-        else:
-            # The norm of the multiple that keeps the first few rows, in units of the machine's own.
-            with np.errstate(divide="ignore"):
-                value = np.where(u[order] > 0, 1.0 / u[order] ** 2, math.inf)
-            prices = (0.03, 0.1, 0.3, 1.0)
-            cuts = np.unique([int(np.argmin(price * value + dropped)) for price in prices])
-        for cut in cuts:
+        # The norm of the multiple that keeps the first few rows, in units of the machine's own.
+        value = np.where(u[order] > 0, np.maximum(u[order], 1e-100) ** -2.0, 1e200)
+        value[dropped > search.k] = math.inf
+        for cut in np.unique([np.argmin(price * value + dropped) for price in PRICES]):
             kept = np.zeros(u.size, dtype=bool)
             kept[order[: cut + 1]] = True
             yield kept
-    if search.best is None:
-        stop = search.monitor.deadline.share(TIME_SHARE).passed
-        yield np.isinf(elastic_filter(search.statement.geometry, stop)[search.first])
 
 
 def relaxation(search: CountingSearch, rng: np.random.Generator) -> tuple[Dual, list[Bools]]:
@@ -707,10 +694,5 @@ def relaxation(search: CountingSearch, rng: np.random.Generator) -> tuple[Dual, 
     u = G @ U[:, 0]
     z, u = relaxed_indicator(u, variance)[search.first], u[search.first]
     sets = [z <= 0.25, z <= 0.5, z <= 0.75, u >= 0.0, u >= 0.5]
-    if kappa is not None:
-        orders = [np.argsort(score, kind="stable") for score in (-z, u)]
-        sets = [np.ones(z.size, dtype=bool) for _ in orders]
-        for kept, order in zip(sets, orders, strict=True):
-            kept[order[np.cumsum(search.weight[order]) <= search.k]] = False
     lam = found.best_dual["lam"] if statement.lam is None else np.array(statement.lam)
     return {"gamma": found.best_dual["gamma"], "lam": lam}, sets
