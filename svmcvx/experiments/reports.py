@@ -22,7 +22,7 @@ import psutil
 import svmcvx
 from svmcvx.display import CELL
 from svmcvx.errors import missing_extra
-from svmcvx.experiments.tables import ONE_CLASS_MARK, table_html, written
+from svmcvx.experiments.tables import ONE_CLASS_MARK, SummaryTable, table_html, written
 from svmcvx.plot.style import class_colours, drawing_axes
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def report(
         body += _sections(study)
     if comparisons:
         body += ["<h2>Tables</h2>", *(_figure(*one) for one in figures)]
-        # A table may have its own note.
-        body += [_table(name, t.attrs.get("note", ""), t) for name, t in comparisons.items()]
+        named = {"" if name == title else name: table for name, table in comparisons.items()}
+        body += [_of_comparison(name, table) for name, table in named.items()]
     body += ["<h2>How it was made</h2>", *_facts(study)]
     page = (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>'
@@ -115,17 +115,17 @@ def _sections(study: Any) -> Iterator[str]:
     if solves:
         share = f"{100 * certified / solves:.1f} % of {solves} solves certified"
     yield (
-        f"<p>{len(study.models)} models, {len(study.datasets)} data sets, {len(study.frame)} tasks,"
-        f" {len(study.failures())} of them failed; {share};"
+        f"<p>{study._size()}, {len(study.failures())} of them failed; {share};"
         f" {study.frame['seconds'].sum():.1f} s of work.</p>"
     )
     warned = [] if study.complete else ["Not complete: tasks are missing, and means over them."]
     warned += [f"{name} is left out: {why}" for name, why in study.left_out.items()]
     yield from (f'<p class="warning">{escape(text)}</p>' for text in warned)
     yield "<h2>Scores</h2>"
+    note = " ".join((SCORES, *study.notes()))
     for metric in study.metrics:
-        note = " ".join((SCORES, *study.notes()))
         yield _table(metric, note, study.table(metric), study.leaders(metric))
+        note = ""  # said once
     if len(study.models) > 1 < len(study.datasets):
         yield "<h2>Over the data sets</h2>"
         for metric in study.metrics:
@@ -175,6 +175,13 @@ def _over_sets(study: Any, metric: str) -> Iterator[str]:
     yield _table(metric, note, study.overall(metric))
 
 
+def _of_comparison(name: str, table: pd.DataFrame) -> str:
+    """Return a table with its note; of one that prints its main columns these, and its notes."""
+    if isinstance(table, SummaryTable) and table._needed <= {*table}:
+        return _table(name, ". ".join(table.notes()), table.shown())
+    return _table(name, table.attrs.get("note", ""), table)
+
+
 def _figure(picture: str, caption: str) -> str:
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
 
@@ -183,7 +190,7 @@ def _table(title: str, note: str, frame: pd.DataFrame, best: pd.DataFrame | None
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     # The page has the style of cells.
     table = table_html(frame, bold=best, most=len(frame)).replace(CELL, "")
-    return f"<h3>{escape(title)}</h3>{said}{table}"
+    return f"<h3>{escape(title)}</h3>{said}{table}" if title else f"{said}{table}"
 
 
 # Figures

@@ -168,7 +168,9 @@ def test_a_table_goes_to_files_or_to_the_standard_output(run):
     rows = json.loads(out)["rows"]
     assert pd.read_csv("t.csv")["upper"].tolist() == [row["upper"] for row in rows]
     assert f"${rows[1]['upper']:.6g}$" in Path("t.tex").read_text()
-    assert {"psvm(p=2)", "lower"} <= set(re.split(r"[<>]", Path("t.html").read_text()))
+    report = re.split(r"[<>]", Path("t.html").read_text())
+    assert {"psvm(p=2)", "lower"} <= set(report)
+    assert "psvm(p=1), psvm(p=2): linear, free intercept, losses summed" in report
     assert run(f"{compared} --quiet") == (0, "", "")
     code, out, _ = run(f"{compared} --csv -")
     assert pd.read_csv(io.StringIO(out))["model"].tolist() == ["psvm(p=1)", "psvm(p=2)"]
