@@ -290,7 +290,7 @@ def test_multipliers_with_flows_that_are_a_little_too_long_prove_no_more():
         np.vstack([0.3 * rng.normal(size=(6, 2)) + c for c in ([0, 3], [3, 0], [-3, -3])]),
         np.repeat([0, 1, 2], 6),
     )
-    proof = sx.solve(sx.m3svm_hard_margin(X, y, p=1), solver="clarabel").proof(X, y)
+    proof = sx.solve(sx.m3svm_hard_margin(X, y, p=1), solver="clarabel").proof()
     longer = {name: values * (1 + 2.0**-42) for name, values in proof.dual.items()}
     found = sx.verify(replace(proof, dual=longer), X, y)
     assert found.lower <= sx.verify(proof, X, y).lower * (1 + 2.0**-44)
