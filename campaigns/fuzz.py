@@ -282,9 +282,9 @@ def builders():
             if "hard" in builder.name:
                 rows = several[:, None] * 6.0 + X if many else apart
             arguments = {"X": rows, "y": several if many else y, **builder.example}
-            if entry.mixed_integer:
+            if entry.family == "indicator":
                 arguments["time_limit"] = 0.2
-            limit = 0.5 if entry.mixed_integer else LIMIT
+            limit = 0.5 if entry.family == "indicator" else LIMIT
             yield Call(
                 f"solve({builder.name})",
                 builder.load(),

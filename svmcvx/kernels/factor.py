@@ -25,8 +25,9 @@ LARGEST_ENTRY = 1e250
 
 @dataclass(frozen=True, eq=False)
 class GramFactor:
-    """A factor :math:`K_+ = LL'` of a Gram matrix: triangular in the rows `pivots`, or, of a
-    positive part, with orthogonal columns, whose squared lengths are the eigenvalues `values`.
+    """A factor :math:`K_+ = LL'` of a Gram matrix: triangular in the rows `pivots`, or with
+    orthogonal columns in units `unit` of the rows, whose squared lengths are the eigenvalues
+    `values`; `projector` belongs to a positive part.
     """
 
     L: Floats
@@ -35,6 +36,7 @@ class GramFactor:
     pivots: NDArray[np.intp] | EllipsisType = ...
     projector: Floats | None = None
     values: Floats | None = None
+    unit: Floats | float = 1.0
 
     def expansion(self, w: Floats) -> Floats:
         """Return v with L'v = w; `w` may have several columns."""
@@ -42,7 +44,7 @@ class GramFactor:
         if not (self.rank and w.any()):
             return v
         if self.values is not None:
-            return np.asarray(self.L @ (w.T / self.values).T)
+            return np.asarray((self.L @ (w.T / self.values).T).T / self.unit**2).T
         v[self.pivots] = sl.solve_triangular(
             self.L[self.pivots], w, trans="T", lower=True, check_finite=False
         )
@@ -72,10 +74,14 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
         return found
     n = K.shape[0]
     if indefinite == "error":
-        values = run_with_deadline(np.linalg.eigvalsh, _scaled(K)[0])
+        scaled, unit = _scaled(K)
+        values, vectors = run_with_deadline(np.linalg.eigh, scaled)
+        largest = float(np.abs(values).max())
+        if not (values < -10 * n * EPS * largest).any():
+            return _from_spectrum(values, vectors, unit)
         single = is_single(K) if single is None else single
         rounded = float(np.finfo(np.float32).eps) if single else 10 * EPS
-        negative = values < -n * rounded * float(np.abs(values).max())
+        negative = values < -n * rounded * largest
         if negative.any():
             raise DataError(
                 f"the kernel is indefinite on these data: {int(negative.sum())} of {n} eigenvalues"
@@ -84,15 +90,22 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
                 " indefinite='clip' to replace the Gram matrix by its positive part (recorded in"
                 " the certificate)"
             )
-    values, vectors = run_with_deadline(np.linalg.eigh, K)
+    return _from_spectrum(*run_with_deadline(np.linalg.eigh, K))
+
+
+def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None = None) -> GramFactor:
+    """Return the factor from a spectrum in units of the rows; without units, of a positive part."""
+    n = values.size
     significant = values > 10 * n * EPS * float(np.abs(values).max())
     basis, rank = vectors[:, significant], int(significant.sum())
+    L = basis * np.sqrt(values[significant]) if rank else np.zeros((n, 1))
     return GramFactor(
-        L=basis * np.sqrt(values[significant]) if rank else np.zeros((n, 1)),
+        L=L if unit is None else unit[:, None] * L,
         rank=rank,
         clipped_mass=float(-values[values < 0].sum() / max(np.abs(values).sum(), TINY)),
-        projector=basis,
+        projector=basis if unit is None else None,
         values=values[significant],
+        unit=1.0 if unit is None else unit,
     )
 
 

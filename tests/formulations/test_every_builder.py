@@ -62,7 +62,7 @@ class Case:
             setattr(self, name, value)
         self.entry = ENTRY_OF[builder]
         self.takes = self.entry.takes
-        self.mixed = self.entry.mixed_integer and "relax" not in settings
+        self.mixed = self.entry.family == "indicator" and "relax" not in settings
         self.multipliers = "dual" in builder
         several = self.takes.several_classes
         self.intercept = settings.get(

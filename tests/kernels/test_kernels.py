@@ -133,6 +133,19 @@ def test_factor_of_a_singular_matrix_has_its_rank(seed, rank):
     assert (factor.rank, factor.L.shape) == (0, (3, 1))
 
 
+def test_a_singular_matrix_with_rounding_of_other_programs_has_a_factor_in_units_of_the_rows():
+    random = np.random.default_rng(0)
+    F = random.normal(size=(40, 5)) * np.exp(random.normal(size=(40, 1)))
+    noise = np.triu(random.uniform(-1e-13, 1e-13, (40, 40)))
+    K = F @ F.T * (1.0 + noise + noise.T)
+    factor = gram_factor(K)
+    assert np.size(factor.unit) == 40
+    assert np.allclose(factor.L @ factor.L.T, K, rtol=1e-9, atol=1e-11 * K.max())
+    w = random.normal(size=(factor.L.shape[1], 2))
+    assert np.allclose(factor.L.T @ factor.expansion(w), w, rtol=1e-9)
+    assert np.allclose(factor.expansion(w[:, 0]), factor.expansion(w)[:, 0])
+
+
 def test_indefinite_matrices_are_refused_or_clipped():
     K = np.diag([3.0, 1.0, -1.0])
     with pytest.raises(DataError, match=r"1 of 3 eigenvalues are negative.*indefinite='clip'"):
