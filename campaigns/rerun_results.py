@@ -15,6 +15,7 @@ the trials of a table from what `python -m benchmarks.papers TABLE --json FILE` 
 import argparse
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +33,7 @@ PARTS = {
     "psvm-table3": {"sets": ["Glass"]},
     "psvm-figure2": {},
     "odm-table2": {"sets": ["hepatitis"]},
+    "odm-table2-clean1": {"sets": ["clean1"], "repeats": 10},
     "odm-table3": {"sets": ["hepatitis"]},
     "odm-table4": {"sets": ["ijcnn1"], "every": 5, "repeats": 10},
     "odm-table4-w8a": {"sets": ["w8a"], "every": 5, "repeats": 6},
@@ -83,7 +85,7 @@ def differences(table: str, data_dir: str | None) -> tuple[int, list[str]]:
     """Return how many numbers were compared, and those that differ."""
     stored = pd.read_csv(RESULTS / f"{table.replace('-', '_')}.csv")
     computed = reproduce(
-        table.removesuffix("-large").removesuffix("-w8a"), data_dir=data_dir, **PARTS[table]
+        re.sub("-(large|w8a|clean1)$", "", table), data_dir=data_dir, **PARTS[table]
     )
     if not computed.complete:  # which reproduce makes of Ctrl-C
         raise KeyboardInterrupt
