@@ -258,9 +258,7 @@ class FormulationProblem(cp.Problem):
         return None
 
     def proved_bound(self, value: float) -> float:
-        """Return the bound on the statement's optimum that a solver's on this problem proves, which
-        has the opposite sign if the problem maximises.
-        """
+        """Return a solver's bound on the statement's optimum: negated if the problem maximises."""
         return value if isinstance(self.objective, cp.Minimize) else -value
 
     @property
