@@ -239,7 +239,7 @@ class IndicatorStatement(BinaryStatement):
         lightest = np.min([self.weight[y == label].sum() for label in np.unique(y)])
         if self._norm_beside(self.least_known, lightest) < 0:
             return self.least_known
-        return float(max(self.slack_allowed, 1.0) * self.price * lightest)
+        return float(max(self.slack_allowed, 1.0) * self.price * lightest / (1 + WIDENING))
 
     def value_of(self, point: Incumbent) -> float:
         """Return an upper bound on the objective of a point, or of a multiple within rounding."""
