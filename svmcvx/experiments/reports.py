@@ -177,7 +177,7 @@ def _over_sets(study: Any, metric: str) -> Iterator[str]:
 
 def _of_comparison(name: str, table: pd.DataFrame) -> str:
     """Return a table with its note; of one that prints its main columns these, and its notes."""
-    if isinstance(table, SummaryTable) and table._needed <= {*table}:
+    if isinstance(table, SummaryTable) and table._is_summary:
         return _table(name, ". ".join(table.notes()), table.shown())
     return _table(name, table.attrs.get("note", ""), table)
 

@@ -153,6 +153,11 @@ class SummaryTable(CertifiedTable):
 
     _needed: ClassVar[frozenset[str]] = frozenset()
 
+    @property
+    def _is_summary(self) -> bool:
+        """Whether the columns are there that the printed form needs."""
+        return self._needed <= {*self}
+
     def shown(self) -> pd.DataFrame:
         """Return the columns that are printed."""
         return pd.DataFrame(self)
@@ -162,7 +167,7 @@ class SummaryTable(CertifiedTable):
         return []
 
     def __repr__(self) -> str:
-        if not self._needed <= {*self}:
+        if not self._is_summary:
             return super().__repr__()
         shown = texts(self.shown()).replace({"✓": "yes", "✗": "no"})
         left = sum(name in ("model", "params") for name in shown)
@@ -170,7 +175,7 @@ class SummaryTable(CertifiedTable):
         return "\n".join([*lines, *self.notes()])
 
     def _repr_html_(self) -> str:
-        if not self._needed <= {*self}:
+        if not self._is_summary:
             return super()._repr_html_()
         return table_html(self.shown(), notes=self.notes())
 
