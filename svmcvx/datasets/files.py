@@ -314,7 +314,7 @@ def _refuse(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
 
 
 def _oddity(column: pd.Series) -> str:
-    """Return what keeps a column from being a plain feature, or nothing."""
+    """Return why a column is not a plain feature; empty for one that is."""
     there = column.dropna()
     text = there.astype(str) if _is_text(there) else None
     if text is not None and len(text):

@@ -595,7 +595,7 @@ def as_scikit_learn(model: Model) -> SVC | LinearSVC:
 
 def _linear(coef: Any, intercept: Any, classes: NDArray[Any]) -> LinearSVC:
     coef, intercept = np.array(coef), np.array(intercept)
-    # A fit to a number of each class makes what else a fitted estimator has.
+    # A fit to one number per class sets the other attributes of a fitted estimator.
     made = LinearSVC(max_iter=100_000).fit(np.arange(classes.size)[:, None], np.asarray(classes))
     made.coef_, made.intercept_, made.n_features_in_ = coef, intercept, coef.shape[1]
     return made

@@ -285,7 +285,7 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
 
 
 def conventions(models: Sequence[tuple[str, Any]], tuned: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of each model, and that it has no grid where others are tuned."""
+    """Return the conventions of each model, and a remark if it has no grid while others have."""
     missing = "no grid: fitted as given" if tuned else ""
     return {
         name: ", ".join(filter(None, (fit.conventions(model), "" if name in tuned else missing)))

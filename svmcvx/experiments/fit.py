@@ -57,7 +57,7 @@ INTERVALS: Final[Mapping[str, str]] = {
     "roc_auc": "auc",
 }
 ENDS: Final = ("lower", "upper")
-# The gap of a machine whose test rows the gap left undecided.
+# Tolerance of a second solve, where the gap of the first leaves test rows undecided.
 SMALLEST: Final = 1e-12
 # Intercept and losses of models of scikit-learn.
 OF_OTHERS: Final[Mapping[type, str]] = {

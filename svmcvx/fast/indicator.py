@@ -91,7 +91,7 @@ LOCAL_WORK, STEPS = 2e9, 100
 LAG = 4.0
 # Work of a turn from which on bounds for problems without an end in sight are looked for.
 LONG = 1e9
-# Prices of the norm of a soft-margin machine's multiples, in units of that of a row.
+# Prices of the squared norm of a soft-margin machine's multiples, in units of a row's price.
 PRICES = 0.03, 0.1, 0.3, 1.0
 # Cap of the objective for the search of a first feasible point, in units of the longest row.
 OBJECTIVE_CAP = 1e26
@@ -448,7 +448,7 @@ class _Run:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
                 lag = 1.0 if search is running[0] else LAG
-                # A bound without an end that is behind another one is not likely to get ahead.
+                # A search that never ends rarely overtakes the best bound: its turns are shorter.
                 lag *= 1.0 if search.ends or search is self.searched else LAG
                 status = search.run(pool, turn / lag)
                 left = math.isfinite(min(search.open_bound, search.unresolved))

@@ -29,8 +29,8 @@ BEGINNING, BEGINNING_NODES, FIRST_POINT = 1e8, 100.0, 5.0
 # Work of a search from which on there is some beside it, and the least share of that. The share is
 # about that of the work up to the last better point.
 LEAST, SHARE = 2e7, 0.1
-# Dropped rows that a move keeps by force; prices of a row by which squared norms rise in it, and by
-# which, on average, a set is worse than the last one that it replaces.
+# Numbers of dropped rows that a move keeps by force. In units of a row's price: the largest rise of
+# the squared norm in such a move, and how much worse a set is, on average, that replaces the last.
 FORCED, RISE, WORSE = np.array([1, 2, 3, 5, 8]), 3.0, 0.1
 # The value of a good set, in units of the best one.
 GOOD = 1.3

@@ -230,8 +230,8 @@ class IndicatorStatement(BinaryStatement):
 
     @property
     def complete_below(self) -> float:
-        """Value below which M keeps all points: none there is worse than the best of the pool, or
-        drops a whole class (with a free intercept; else all observations), however far out.
+        """Objective below which M admits all points: these are no worse than the best point of the
+        pool, and drop no whole class (or, without a free intercept, not all observations).
         """
         if self.explicit is not None:
             return math.inf
