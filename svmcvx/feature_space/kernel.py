@@ -13,15 +13,15 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import Bounded, exact, positive_part, total
-from svmcvx.certificate.rows import inner_error, sums_above
+from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
+from svmcvx.certificate.rows import Rows, inner_error, sums_above
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock, row_block_of
+from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock, point_of_rows, row_block_of
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, product_of
 from svmcvx.kernels.factor import GramFactor, gram_factor, is_single, require_symmetric
-from svmcvx.kernels.functions import EntryError, dense, symmetrised
+from svmcvx.kernels.functions import EntryError, dense, inner_error_of, symmetrised
 from svmcvx.kernels.gram import CachedGram, GramCache, same_rows
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
@@ -93,6 +93,8 @@ class KernelSpace(FeatureSpace):
         return entries + self._constant
 
     def diagonal_above(self) -> Floats:
+        if self.clipped is not None:
+            return np.asarray(square(exact(self.clipped.norms)).upper)
         if self._has_gram:
             diagonal = np.abs(self.diagonal())
             return np.asarray(Bounded(diagonal, self.gram_error.of_diagonal(diagonal)).upper)
@@ -190,11 +192,23 @@ class KernelSpace(FeatureSpace):
         return self.factorisation.L
 
     @cached_property
+    def clipped(self) -> Rows | None:
+        """The rows of the factor of the positive part if an indefinite kernel was clipped: they
+        are the features, so that their inner products are the kernel without rounding.
+        """
+        if not self.keep_gram or self.factorisation.projector is None:
+            return None
+        return Rows(self.factorisation.L)
+
+    @property
+    def factor_is_exact(self) -> bool:
+        return self.clipped is not None
+
+    @cached_property
     def gram(self) -> Floats:
         """The Gram matrix; its positive part if an indefinite kernel was clipped."""
-        if self.factorisation.projector is None:
-            return self._given_gram
-        return self.factorisation.L @ self.factorisation.L.T
+        L = self.factorisation.L
+        return self._given_gram if self.clipped is None else L @ L.T
 
     @property
     def facts(self) -> dict[str, float]:
@@ -206,12 +220,14 @@ class KernelSpace(FeatureSpace):
         except OutOfTime:
             return {}
         return {"rank": float(found.rank)} | (
-            {"clipped_mass": found.clipped_mass} if found.projector is not None else {}
+            {} if self.clipped is None else {"clipped_mass": found.clipped_mass}
         )
 
     def _evaluated_point(self, v: Floats) -> Point:
         if not v.any():
             return Point(v, exact(np.zeros(v.size)), exact(0.0))
+        if self.clipped is not None:
+            return point_of_rows(self.clipped, v)
         if not self.keep_gram:
             return self._blockwise(v)
         found = product_of(self.gram, self.gram_error, v, np.abs(self.gram))
@@ -227,6 +243,8 @@ class KernelSpace(FeatureSpace):
     def gram_error(self) -> EntryError:
         """Bound on the error of :attr:`gram` against the kernel of the rows as passed."""
         n = self.data.n
+        if self.clipped is not None:
+            return inner_error_of(self.factor, self.factor)
         if isinstance(self.resolved, Precomputed):
             error = EntryError.none(n, n)
         elif self.cached_gram is not None:
@@ -234,10 +252,7 @@ class KernelSpace(FeatureSpace):
         else:
             error = self.resolved.error_of(self.data.X, self.data.X, self._given_gram)
         # Roundings of the mean with the transpose and of the constant of an intercept.
-        error = error.rounded(4.0)
-        if self.factorisation.projector is not None:
-            error = error.of_positive_part(float(np.abs(self._given_gram).sum(axis=1).max()))
-        return error
+        return error.rounded(4.0)
 
     def _bounded_point(self, v: Floats, f: Bounded) -> Point:
         """Return the point of coefficients and their scores."""
@@ -356,20 +371,34 @@ class KernelSpace(FeatureSpace):
 
     def _point_of(self, model: BinaryModel) -> Point | None:
         """Return the point of a model on observations, unless the Gram matrix is a changed one."""
+        if self.clipped is not None:
+            return self._clipped_point(model)
         if self._constant or isinstance(self.resolved, CallableKernel):
             return None
         if self._user_gram is not None and self._user_gram.averaged:
             return None
         v = self.coefficients_of(model)
-        if v is None or not v.any():
-            return None
-        changed = self.keep_gram and self.factorisation.projector is not None
-        return None if changed else self.point(v)
+        return None if v is None or not v.any() else self.point(v)
+
+    def _clipped_point(self, model: BinaryModel) -> Point:
+        """Return the point of a model's coefficients, with an error that reaches the scores that
+        the kernel itself gives; nothing is known of models on other rows.
+        """
+        v = self.coefficients_of(model)
+        if v is None:
+            n = self.data.n
+            return Point(
+                np.zeros(n), Bounded(np.zeros(n), np.full(n, math.inf)), Bounded(0.0, math.inf)
+            )
+        found, intercept = self.point(v), self._constant * (model.intercept - float(v.sum()))
+        apart = np.abs(self._given_gram @ v + intercept - found.scores.value)
+        reach = float(np.abs(v) @ apart)
+        return Point(v, found.scores.widened(apart), found.squared_norm.widened(reach))
 
     def scores(self, model: BinaryModel) -> Bounded:
         point = self._point_of(model)
         if point is not None:
-            return point.scores + model.intercept
+            return point.scores + (0.0 if self._constant else model.intercept)
         v = None
         if self._user_gram is not None and self._user_gram.averaged:
             v = self.coefficients_of(model)

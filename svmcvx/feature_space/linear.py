@@ -35,6 +35,12 @@ class Point(NamedTuple):
     squared_norm: Bounded
 
 
+def point_of_rows(rows: Rows, v: Floats) -> Point:
+    """Return the point of coefficients of rows that are themselves the features."""
+    w = rows.combined(v)
+    return Point(v, rows @ w, w.squared_norm())
+
+
 # Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is given.
 RowBlock: TypeAlias = Callable[..., NDArray[Any]]
 
@@ -72,6 +78,11 @@ class FeatureSpace(ABC):
     def factor_is_data(self) -> bool:
         """Whether :attr:`factor` is the data matrix itself, without rounding."""
         return False
+
+    @property
+    def factor_is_exact(self) -> bool:
+        """Whether the inner products of the factor's rows are the kernel, without rounding."""
+        return self.factor_is_data
 
     def point(self, v: Floats) -> Point:
         """Return the point of `v`, evaluated once as a model, as its norm and as a dual point."""
@@ -287,8 +298,7 @@ class LinearSpace(FeatureSpace):
         return row_block_of(lambda rows: inner(X[rows], X))
 
     def _evaluated_point(self, v: Floats) -> Point:
-        w = self.expansion(v)
-        return Point(v, self.rows @ w, w.squared_norm())
+        return point_of_rows(self.rows, v)
 
     def scores_of(self, v: Floats) -> Floats:
         return np.asarray(self.X @ (self.X.T @ v))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from types import EllipsisType
 
 import numpy as np
@@ -96,15 +95,16 @@ def gram_factor(K: Floats, *, indefinite: str = "error", single: bool | None = N
 def _from_spectrum(values: Floats, vectors: Floats, unit: Floats | None = None) -> GramFactor:
     """Return the factor from a spectrum in units of the rows; without units, of a positive part."""
     n = values.size
-    significant = values > 10 * n * EPS * float(np.abs(values).max())
-    basis, rank = vectors[:, significant], int(significant.sum())
-    L = basis * np.sqrt(values[significant]) if rank else np.zeros((n, 1))
+    # The eigenvalues are sorted.
+    rank = int((values > 10 * n * EPS * float(np.abs(values).max())).sum())
+    basis, significant = vectors[:, n - rank :], values[n - rank :]
+    L = basis * np.sqrt(significant) if rank else np.zeros((n, 1))
     return GramFactor(
         L=L if unit is None else unit[:, None] * L,
         rank=rank,
         clipped_mass=float(-values[values < 0].sum() / max(np.abs(values).sum(), TINY)),
         projector=basis if unit is None else None,
-        values=values[significant],
+        values=significant,
         unit=1.0 if unit is None else unit,
     )
 
@@ -113,15 +113,25 @@ def definite_factor(K: Floats) -> GramFactor | None:
     """Factor a symmetric matrix by Cholesky's method, with pivots if it is singular; return None if
     it is not positive semidefinite up to rounding.
     """
-    try:
-        # The transposed matrix is the same, and in LAPACK's order.
-        upper = run_with_deadline(partial(sl.cholesky, check_finite=False), K.T)
+    # The transposed matrix is the same, and in LAPACK's order.
+    upper, minor = run_with_deadline(lapack.dpotrf, K.T)
+    if not minor:
         return GramFactor(upper.T, K.shape[0], 0.0)
-    except np.linalg.LinAlgError:
-        scaled, unit = _scaled(K)
+    if _falls(K[:minor, :minor], upper[: minor - 1, : minor - 1]):
+        return None
+    scaled, unit = _scaled(K)
     if (found := run_with_deadline(_pivoted, scaled)) is None:
         return None
     return GramFactor(unit[:, None] * found[0], found[1].size, 0.0, found[1])
+
+
+def _falls(K: Floats, upper: Floats) -> bool:
+    """Whether x'Kx is below all rounding for the x that the first failing minor of Cholesky's
+    method gives, of which `upper` factors all but the last row.
+    """
+    with np.errstate(all="ignore"):
+        x = np.append(-sl.cho_solve((upper, False), K[:-1, -1], check_finite=False), 1.0)
+        return bool(x @ (K @ x) < -10 * x.size * EPS * np.linalg.norm(K) * (x @ x))
 
 
 def _scaled(K: Floats) -> tuple[Floats, Floats]:

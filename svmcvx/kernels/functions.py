@@ -92,10 +92,6 @@ class EntryError(NamedTuple):
         """Return the error of entries after this many more roundings."""
         return self._replace(rows=self.rows + times * U)
 
-    def of_positive_part(self, size: float) -> EntryError:
-        """Return that of the positive part of a matrix with sums of rows of at most `size`."""
-        return self._replace(absolute=self.absolute + 40.0 * self.rows.size * U * size)
-
     def block(self, rows: Any, columns: Any) -> EntryError:
         """Return that of some rows and columns."""
         entries = None if self.entries is None else self.entries[rows][:, columns]

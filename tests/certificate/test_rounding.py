@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 from fractions import Fraction
 
 import flint
@@ -28,6 +29,7 @@ from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram import BoundedGram
 from svmcvx.model import KernelModel, LinearModel
 from tests.balls import ball, exact_kernel, inner, precision
+from tests.balls import fractions as rationals
 from tests.balls import total as total_of
 
 from .operations import beyond
@@ -300,6 +302,36 @@ def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, k
         assert encloses(point.scores, scores)
         norm = total_of(ball(c) * s for c, s in zip(v, scores, strict=True))
         assert encloses(point.squared_norm, [norm])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+def test_a_clipped_kernel_is_that_of_its_factor(seed, intercept):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((9, 2)), np.resize([1, -1], 9)
+    v = rng.standard_normal(9) * 10.0 ** rng.uniform(-3, 3, 9)
+    data, kernel = binary_data(X, y), sx.Sigmoid(1.0, -1.0)
+    space = feature_space(data, kernel, intercept=intercept, indefinite="clip")
+    L = rationals(space.factor)
+    w = L.T @ rationals(v)
+    point = space.point(v)
+    assert encloses(point.scores, L @ w)
+    assert encloses(point.squared_norm, [w @ w])
+    assert (point.scores.error <= 1e-13 * np.abs(v).sum()).all()
+    assert not any(a > Fraction(b) for a, b in zip((L**2).sum(axis=1), space.diagonal_above()))
+    entries = space.gram_error.matrix(space.gram)
+    for row, line, errors in zip(L, space.gram, entries, strict=True):
+        assert encloses(Bounded(line, errors), L @ row)
+    # A model of the positive part scores with the kernel itself, any other does not.
+    model = space.model(v, 0.3 if intercept == "free" else 0.0)
+    for each, own in ((model, True), (replace(model, dual_coef=v[::-1]), False)):
+        scores = space.scores(each)
+        assert (np.abs(scores.value - each.scores(X).value) <= 1.001 * scores.error + 1e-12).all()
+        assert (scores.error.max() < 1e-8) == own
+        w = L.T @ rationals(each.dual_coef)
+        assert encloses(space.squared_norm(each), [w @ w])
+    elsewhere = replace(model, vectors=X[::-1] + 1.0)
+    assert not np.isfinite(space.scores(elsewhere).error).any()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -26,7 +26,7 @@ from svmcvx.kernels import (
 from svmcvx.kernels.class_rows import MANY_COLUMNS, ClassRows, Layout
 from svmcvx.kernels.class_rows_passes import exponentials
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.kernels.factor import gram_factor
+from svmcvx.kernels.factor import definite_factor, gram_factor
 from svmcvx.system import threads
 
 RNG = np.random.default_rng(0)
@@ -181,6 +181,16 @@ def test_definiteness_is_tested_block_by_block():
     with pytest.raises(DataError, match="indefinite"):
         gram_factor(K)
     assert gram_factor(K, indefinite="clip").clipped_mass > 0
+
+
+def test_an_indefinite_matrix_needs_no_factor_with_pivots(monkeypatch):
+    monkeypatch.setattr("svmcvx.kernels.factor._pivoted", lambda K: pytest.fail("factored again"))
+    K = np.array([[1.0, 0.0, 1e-3], [0.0, 1.0, 1.0], [1e-3, 1.0, 1.0]])
+    assert definite_factor(K) is None
+    assert definite_factor(np.diag([1.0, -1e-9])) is None
+    monkeypatch.undo()
+    # What rounding hides is singular.
+    assert definite_factor(np.diag([1.0, -1e-17])).rank == 1
 
 
 def test_a_long_observation_hides_no_direction_of_the_others():
