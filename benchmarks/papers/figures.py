@@ -66,7 +66,10 @@ _FIGURES: Mapping[str, Mapping[str, _Figure]] = {
     "m3svm-table1": {
         "convergence": _Figure(
             "Certified gap of the released problem against time", "m3svm", "convergence"
-        )
+        ),
+        "iris": _Figure(
+            "Iris by LDA and PCA with the lines between the classes (Figure 1)", "m3svm", "iris"
+        ),
     },
     "m3svm-figure3": {
         "exponents": _Figure("Accuracy of M3SVM against the exponent p", "m3svm", "exponents")

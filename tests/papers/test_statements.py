@@ -168,6 +168,20 @@ def test_the_smooth_hinge_is_at_most_half_of_delta_above(x, delta):
     assert -1e-12 <= above <= 0.5 * delta + 1e-12
 
 
+@given(SEEDS)
+def test_intercepts_of_a_bounded_logistic_loss_are_an_interval(seed):
+    """Lemma 4 of [NieHaoWang], with w'x in place of its (28), which is another function of b."""
+    rng = np.random.default_rng(seed)
+    scores, y = rng.normal(size=7), np.array([1.0, -1.0, *rng.choice([-1.0, 1.0], 5)])
+    b = np.linspace(-40, 40, 1601)
+    loss = np.logaddexp(0, -y * (scores + b[:, None])).sum(axis=1)
+    printed = np.logaddexp(0, -y * b[:, None]).sum(axis=1)
+    inside = np.flatnonzero(loss <= rng.uniform(loss.min(), 30))
+    assert inside[-1] - inside[0] == inside.size - 1
+    assert set(inside).isdisjoint((0, b.size - 1))
+    assert np.abs(loss - printed).max() > 1e-3
+
+
 def test_the_norms_of_m3svm_at_p_two_are_a_ridge():
     """Theorems 2 and 5 of [NieHaoWang]: at p = 2 the columns of W add up to 0, and the pairs are c
     times the squared norm.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import scale
 
 from benchmarks.papers.drawings import drawing_panels
@@ -22,7 +25,7 @@ from benchmarks.papers.result import Reproduction
 from svmcvx.datasets import load
 from svmcvx.fast.several_classes.solvers import m3svm
 from svmcvx.plot import gap_trace
-from svmcvx.plot.style import NEGATIVE
+from svmcvx.plot.style import NEGATIVE, class_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,6 +63,23 @@ def convergence(found: Reproduction) -> Figure | None:
             ),
         }
         gap_trace(solutions, ax=ax, title=name)
+    return figure
+
+
+def iris(found: Reproduction) -> Figure:
+    """Draw Iris in two directions of LDA and of PCA, with the three lines of M3SVM at p = 4."""
+    X, y = load_iris(return_X_y=True)
+    figure, panels = _panels(2)
+    ways = {"LDA": LinearDiscriminantAnalysis(n_components=2), "PCA": PCA(2)}
+    for (name, way), ax in zip(ways.items(), panels, strict=True):
+        Z = way.fit_transform(X, y)
+        machine = m3svm(Z, y, lam=ADVISED_LAMBDA, p=ADVISED, tol=TOL).model
+        for k, colour in enumerate(class_colours(3)):
+            ax.scatter(*Z[y == k].T, s=8, color=colour)
+        ax.set(title=name, xlim=ax.get_xlim(), ylim=ax.get_ylim())
+        for k, j in ((0, 1), (0, 2), (1, 2)):
+            w, b = (part[..., k] - part[..., j] for part in (machine.coef, machine.intercept))
+            ax.axline(-b * w / (w @ w), -b * w / (w @ w) + [-w[1], w[0]], color="0.4", linewidth=1)
     return figure
 
 
