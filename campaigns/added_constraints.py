@@ -67,6 +67,8 @@ def drawn_constraints(rng: np.random.Generator, problem: Any) -> tuple[list[Any]
     at = rng.standard_normal(w.size) * 0.3
     g = rng.standard_normal(w.size)
     size = float(np.linalg.norm(at))
+    root = rng.standard_normal((int(rng.integers(1, w.size + 1)), w.size))
+    P, most = root.T @ root, 0.5 * float(np.sum(np.square(root @ at)))
     b = variables["b"] if variables.get("b") is not None and variables["b"].ndim == 0 else None
     k = int(rng.integers(w.size))
     kinds = {
@@ -78,6 +80,8 @@ def drawn_constraints(rng: np.random.Generator, problem: Any) -> tuple[list[Any]
         "1-norm": lambda: [cp.norm1(w) <= 0.7 * np.abs(at).sum()],
         "maximum norm": lambda: [cp.norm_inf(w) <= 0.7 * np.abs(at).max()],
         "shifted norm": lambda: [cp.norm(w - at) <= 0.5 * size],
+        "form": lambda: [cp.quad_form(w, P, True) <= most],
+        "form and linear": lambda: [cp.quad_form(w - at, P, True) / 3 + g @ w <= g @ at],
         "squares": lambda: [cp.sum_squares(w) <= 0.5 * size**2],
         "sum": lambda: [cp.sum(w) == at.sum()],
         "absolute value": lambda: [cp.abs(g @ w + (0.0 if b is None else 2.5 * b)) <= 0.1],

@@ -27,10 +27,12 @@ norm       :math:`\|Uz + u\|_q \le t(z)`, q = 1, 2        :math:`(-\kappa, \zeta
                                                           :math:`\|\zeta\|_{q^*} \le \kappa`
 ========== ============================================== ======================================
 
-Maxima, absolute values and maximum norms are inequalities of several pieces, and sums of squares
-with a constant limit are norms. Constraints of other forms, and on other variables than w and b,
-have no multipliers here. The coefficients are those that cvxpy compiles from the expressions; each
-is taken as known to a relative 8u.
+Maxima, absolute values and maximum norms are inequalities of several pieces. Sums of squares and
+quadratic forms are norms: with a constant limit, or as :math:`\|(2u, t - 1)\| \le t + 1`, which is
+:math:`\|u\|^2 \le t`. Constraints of other forms, and on other
+variables than w and b, have no multipliers here. The coefficients are those that cvxpy compiles
+from the expressions, and for a form :math:`z'Pz` those of the computed square root of P; each is
+taken as known to a relative 8u.
 
 Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends
 then are those of the constraints relaxed so far.
@@ -51,6 +53,7 @@ import scipy.sparse as sp
 from cvxpy.atoms.affine.add_expr import AddExpression
 from cvxpy.atoms.affine.sum import Sum
 from cvxpy.atoms.pnorm import Pnorm
+from cvxpy.atoms.quad_form import QuadForm
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
@@ -72,6 +75,8 @@ class StandardForm(NamedTuple):
     parts: tuple[cp.Expression, ...]
     order: float = 2.0
     factor: float = 1.0
+    # Whether multipliers are times the limit, too.
+    by_limit: bool = False
 
 
 def standard_form(constraint: cp.Constraint) -> StandardForm | None:
@@ -95,6 +100,8 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     atom, factor = _unscaled(curved[0])
     if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs) and atom.size == 1:
         atom = cp.norm1(atom.args[0].args[0])
+    if isinstance(atom, QuadForm) and atom.args[1].value is not None:
+        atom = cp.sum_squares(_square_root(atom.args[1].value) @ atom.args[0])
     if not all(one.is_affine() for one in atom.args) or getattr(atom, "axis", None) is not None:
         return None
     limit = sum((-term for term in _terms(expression) if term.is_affine()), cp.Constant(0.0))
@@ -108,13 +115,22 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     if isinstance(atom, cp.norm1) or (isinstance(atom, Pnorm) and atom.p == 2):
         order = 1.0 if isinstance(atom, cp.norm1) else 2.0
         return StandardForm("norm", (limit, u), order, factor)
-    if isinstance(atom, cp.quad_over_lin) and atom.args[1].is_constant() and limit.is_constant():
-        divisor, most = float(atom.args[1].value), float(limit.value[0])
-        if divisor > 0.0 and most > 0.0:
-            length = math.sqrt(most * divisor)
-            parts = (cp.Constant([length]), u)
-            return StandardForm("norm", parts, factor=2.0 * length * factor / divisor)
+    if isinstance(atom, cp.quad_over_lin) and atom.args[1].is_constant():
+        divisor = float(atom.args[1].value)
+        if limit.is_constant() and (most := float(limit.value[0])) > 0.0:
+            length = cp.Constant([math.sqrt(most * divisor)])
+            return StandardForm(
+                "norm", (length, u), factor=2.0 * math.sqrt(most / divisor) * factor
+            )
+        parts = (divisor * limit + 1.0, cp.hstack([2.0 * u, divisor * limit - 1.0]))
+        return StandardForm("norm", parts, factor=0.5 * factor / divisor, by_limit=True)
     return None
+
+
+def _square_root(P: Any) -> Floats:
+    values, vectors = np.linalg.eigh(P.toarray() if sp.issparse(P) else P)
+    root: Floats = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    return root
 
 
 def _terms(expression: cp.Expression) -> list[cp.Expression]:
@@ -148,6 +164,7 @@ class Group:
     order: float
     constraint: int
     scale: Floats
+    by_limit: bool
 
 
 @dataclass(frozen=True)
@@ -255,7 +272,10 @@ def read(
     constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]
 ) -> AddedRows:
     """Return the rows of the constraints that have the form of the table, in `known` variables."""
-    forms = [standard_form(constraint) for constraint in constraints]
+    forms = [
+        standard_form(one) if all(v.id in names for v in one.variables()) else None
+        for one in constraints
+    ]
     compiled = iter(
         _compiled([part for form in forms if form is not None for part in form.parts], names)
     )
@@ -284,7 +304,8 @@ def read(
                 }
                 coefficients["b"].data = np.sign(coefficients["b"].data)
                 offset, scale = offset / b, scale * b
-        groups.append(Group(form.kind, slice(size, size + offset.size), form.order, number, scale))
+        rows = slice(size, size + offset.size)
+        groups.append(Group(form.kind, rows, form.order, number, scale, form.by_limit))
         parsed.append((coefficients, offset))
         size += offset.size
     matrices, offsets = _stacked(parsed) if parsed else ({}, np.zeros(0))
@@ -385,7 +406,7 @@ def completed(
                 near = (pieces >= largest - NEARLY * size) & (solved > 0.0)
                 free[:] = (near & (near.sum(axis=0) > 1)).ravel()
             continue
-        kappa = float(solved[0]) * float(group.scale[0])
+        kappa = float(solved[0] * group.scale[0] * (value[0] if group.by_limit else 1.0))
         slopes, still_open = _subgradient(value[1:], group.order)
         part[:] = np.concatenate([[-kappa], kappa * slopes])
         free[1:] = still_open & (kappa > 0.0)

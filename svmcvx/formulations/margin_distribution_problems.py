@@ -20,6 +20,7 @@ from svmcvx.formulations.problem import (
     following,
     half_squared_norm,
     require_conic_memory,
+    scalar,
 )
 from svmcvx.kernels import KernelLike
 
@@ -38,9 +39,9 @@ class ODMDual(ODMPrimal):
 
 def _parameters(statement: ODM) -> tuple[cp.Parameter, cp.Parameter, cp.Parameter]:
     return (
-        cp.Parameter(pos=True, name="C1", value=statement.C1),
-        cp.Parameter(pos=True, name="C2", value=statement.C2),
-        cp.Parameter(nonneg=True, name="D", value=statement.D),
+        scalar("C1", statement.C1, pos=True),
+        scalar("C2", statement.C2, pos=True),
+        scalar("D", statement.D, nonneg=True),
     )
 
 
@@ -228,8 +229,8 @@ def _quadratic_part(
     """Return λ₁, λ₂, u, ½‖w‖² + λ₁ var − λ₂ mean, and the constraints of margins and mean."""
     L, c = statement.space.factor, statement.share
     require_conic_memory(L, what)
-    lam1 = cp.Parameter(nonneg=True, name="lam1", value=statement.lam1)
-    lam2 = cp.Parameter(nonneg=True, name="lam2", value=statement.lam2)
+    lam1 = scalar("lam1", statement.lam1, nonneg=True)
+    lam2 = scalar("lam2", statement.lam2, nonneg=True)
     w = cp.Variable(L.shape[1], name="w")
     u, mean = cp.Variable(c.size, name="u"), cp.Variable(name="mean")
     constraints = [
@@ -296,7 +297,7 @@ def odml_primal(
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(
         statement, "ODML primal"
     )
-    C_parameter = cp.Parameter(nonneg=True, name="C", value=C)
+    C_parameter = scalar("C", C, nonneg=True)
     xi = cp.Variable(statement.y.size, name="xi")
     constraints += [(u >= 1 - xi).set_label("margin"), (xi >= 0).set_label("slack")]
     parameters = (lam1_parameter, lam2_parameter, C_parameter)
@@ -357,8 +358,8 @@ def odml_dual(
     space = bound_space(X, y, kernel, intercept, sample_weight, indefinite)
     (C,) = mean_weights(space, C=C)
     statement = ODML(space, lam1, lam2, C)
-    C_parameter = cp.Parameter(nonneg=True, name="C", value=C)
-    lam2_parameter = cp.Parameter(nonneg=True, name="lam2", value=lam2)
+    C_parameter = scalar("C", C, nonneg=True)
+    lam2_parameter = scalar("lam2", lam2, nonneg=True)
     c = statement.share
     beta = cp.Variable(c.size, name="beta")
     half, constraints = _half_quadratic(statement, beta, C_parameter, lam2_parameter)

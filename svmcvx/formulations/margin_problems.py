@@ -17,6 +17,7 @@ from svmcvx.formulations.problem import (
     builder,
     half_squared_norm,
     require_conic_memory,
+    scalar,
 )
 from svmcvx.kernels import KernelLike
 
@@ -110,7 +111,7 @@ def psvm_primal(
     statement = _statement(X, y, C, p, kernel, sample_weight, intercept, indefinite)
     data, L = statement.space.data, statement.space.factor
     require_conic_memory(L, "pSVM primal")
-    C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
+    C_parameter = scalar("C", statement.C, pos=True)
     w = cp.Variable(L.shape[1], name="w")
     b = cp.Variable(name="b") if statement.space.intercept == "free" else 0.0
     xi = cp.Variable(data.n, name="xi")
@@ -180,7 +181,7 @@ def psvm_dual(
     """
     statement = _statement(X, y, C, p, kernel, sample_weight, intercept, indefinite)
     data, s, p = statement.space.data, statement.space.data.weight, statement.p
-    C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
+    C_parameter = scalar("C", statement.C, pos=True)
     beta = cp.Variable(data.n, name="beta")
     signed = cp.multiply(data.y * s, beta)
     constraints = [(beta >= 0).set_label("nonnegative")]
@@ -276,7 +277,7 @@ def l1_svm(
     check_costs(C, space.data.weight)
     statement, data, rows = AbsoluteNormSVM(space, C), space.data, space.X
     require_conic_memory(rows, "l1 SVM")
-    C_parameter = cp.Parameter(pos=True, name="C", value=C)
+    C_parameter = scalar("C", C, pos=True)
     w = cp.Variable(rows.shape[1], name="w")
     xi = cp.Variable(data.n, name="xi")
     constraints = [

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import signature
@@ -22,7 +23,7 @@ from cvxpy.utilities.canonical import Canonical
 from svmcvx.arguments import check_shared, documented, refuse_unknown
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import TOL
-from svmcvx.certificate import Dual, Evaluation
+from svmcvx.certificate import Dual, Evaluation, Kind
 from svmcvx.certificate.bounded import Bounded
 from svmcvx.data import CodedLabels, check_number, owned
 from svmcvx.errors import BuildError, DataError, DataTypeError
@@ -56,6 +57,10 @@ _SHORT: tuple[tuple[re.Pattern[str], Any], ...] = (
 )
 
 
+# Parameters that the builder at work was called with, by the names of the hyper-parameters.
+_PASSED: ContextVar[Mapping[str, cp.Parameter]] = ContextVar("_PASSED")
+
+
 class _FixedConstraints(list[cp.Constraint]):
     """The constraints of a built problem; a change is refused instead of being lost."""
 
@@ -85,9 +90,9 @@ class FormulationProblem(cp.Problem):
         Labelled, where their multipliers are wanted.
     statement : Formulation
         The mathematics, at the values that the parameters have now.
-    parameters : iterable of cvxpy.Parameter
-        Scalars with the names of the statement's hyper-parameters; :meth:`Formulation.at` is called
-        with their values.
+    parameters : iterable of cvxpy.Parameter, or mapping
+        Scalars with the names of the statement's hyper-parameters, or by these names;
+        :meth:`Formulation.at` is called with their values.
 
     Attributes
     ----------
@@ -109,11 +114,17 @@ class FormulationProblem(cp.Problem):
         objective: cp.Minimize | cp.Maximize,
         constraints: Iterable[cp.Constraint],
         statement: Formulation,
-        parameters: Iterable[cp.Parameter] = (),
+        parameters: Iterable[cp.Parameter] | Mapping[str, cp.Parameter] = (),
     ) -> None:
         super().__init__(objective, list(constraints))
         self._as_built = (self._objective, tuple(self._constraints))
-        self._parameters = {parameter.name(): parameter for parameter in parameters}
+        listed: Any = parameters
+        named = isinstance(parameters, Mapping)
+        own = dict(listed) if named else {one.name(): one for one in listed}
+        passed = _PASSED.get({}).items()
+        known = {name: one for name, one in passed if any(one is mine for mine in own.values())}
+        left = {name: one for name, one in own.items() if all(one is not p for _, p in passed)}
+        self._parameters: dict[str, cp.Parameter] = left | known
         self._stated = (
             {name: float(parameter.value) for name, parameter in self._parameters.items()},
             statement,
@@ -308,8 +319,9 @@ class FormulationProblem(cp.Problem):
         Its statement has the same objective on a smaller set. A dual bound of this problem is a
         bound there too, so that ``lower`` is never worse, but for the `tol` of the solve, than what
         this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints on ``w`` and
-        ``b``, bounds on absolute values, maxima and norms have multipliers with a bound of their
-        own, which is tight. A model counts for ``upper`` only if it meets the constraints.
+        ``b``, bounds on absolute values, maxima, norms, sums of squares and quadratic forms have
+        multipliers with a bound of their own, which is tight. A model counts for ``upper`` only if
+        it meets the constraints.
 
         ``w`` belongs to the columns of the problem's factor: those of the data, or with a kernel or
         more columns than rows those of a square root of the Gram matrix
@@ -319,8 +331,9 @@ class FormulationProblem(cp.Problem):
         Parameters
         ----------
         constraints : iterable of cvxpy.Constraint
-            In the variables of this problem, by :attr:`var_dict`. Constraints that this problem was
-            given earlier stay.
+            In the variables of this problem, by :attr:`var_dict`, and in others, which may be
+            integers: the lower bound then is that of a mixed-integer solver. Constraints that this
+            problem was given earlier stay.
         holds : callable, optional
             Returns whether a :class:`~svmcvx.Model` meets the constraints, computed in numpy.
             Without it the model is the value of the variables, and the constraints' own values
@@ -363,30 +376,24 @@ class FormulationProblem(cp.Problem):
                 " primal problem"
             )
         mine = {variable.id for variable in problem.variables()}
-        variables = [variable for constraint in added for variable in constraint.variables()]
-        strangers = [variable.name() for variable in variables if variable.id not in mine]
-        if strangers and holds is None:
-            raise DataError(
-                f"the constraints have the variable {strangers[0]!r}, which is none of this"
-                f" problem's: {', '.join(problem.var_dict)}; pass holds= to say of a model whether"
-                " it meets them"
-            )
+        variables = {one.id: one for constraint in added for one in constraint.variables()}
+        further = tuple(one for number, one in variables.items() if number not in mine)
         whole = stated = problem.formulation.with_added_constraints()
         built = problem
         if holds is None:
             # A statement that does not say which model the variables are raises here.
             problem.model_at_variables()
-            if WEIGHTS & {variable.name() for variable in variables}:
+            if WEIGHTS & {one.name() for number, one in variables.items() if number in mine}:
                 stated = _on_factor(whole)
         if stated is not whole:
             built = copy.copy(problem)
             built._stated = (problem._stated[0], stated)
         statement = ConstrainedStatement(whole, stated, len(added), holds, tol)
+        if holds is None and any(one.boolean_idx or one.integer_idx for one in further):
+            statement = replace(statement, integers=True)
         constraints = [*problem.constraints, *added]
-        found = ConstrainedProblem(
-            problem.objective, constraints, statement, problem._parameters.values()
-        )
-        found.original, found.built, found._added = problem, built, added
+        found = ConstrainedProblem(problem.objective, constraints, statement, problem._parameters)
+        found.original, found.built, found._added, found._further = problem, built, added, further
         found.build_seconds = problem.build_seconds
         return found
 
@@ -412,9 +419,7 @@ class ConstrainedStatement(Formulation):
     Dual points without ``"added"``, the rows' multipliers, bound the problem as built.
     """
 
-    name, kind, facts, details, data_facts = map(
-        _of_whole, ("name", "kind", "facts", "details", "data_facts")
-    )
+    name, facts, details, data_facts = map(_of_whole, ("name", "facts", "details", "data_facts"))
     whole: Formulation
     stated: Formulation
     count: int
@@ -422,6 +427,12 @@ class ConstrainedStatement(Formulation):
     tol: float
     measured: MeasuredModel | None = None
     rows: AddedRows | None = None
+    # Whether the added constraints have variables that are integers.
+    integers: bool = False
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]
+        return "mixed-integer" if self.integers else self.whole.kind
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -532,6 +543,8 @@ class ConstrainedProblem(FormulationProblem):
     original: FormulationProblem
     built: FormulationProblem
     _added: tuple[cp.Constraint, ...]
+    # Variables of the added constraints alone.
+    _further: tuple[cp.Variable, ...]
     # The rows, and what they were read with.
     _read: tuple[Any, AddedRows] | None = None
 
@@ -544,7 +557,7 @@ class ConstrainedProblem(FormulationProblem):
             rows = self._rows(statement.stated.linear_variables)
             statement = replace(statement, rows=rows)
         model = self.original.model_at_variables()
-        if model is None:
+        if model is None or not all(usable(variable.value) for variable in self._further):
             return statement
         return replace(statement, measured=self._measured(statement, model))
 
@@ -559,11 +572,18 @@ class ConstrainedProblem(FormulationProblem):
             self._read = (known, values), read(self._added, names, known)
         return self._read[1]
 
+    def without_multipliers(self, rows: AddedRows | None = None) -> list[cp.Constraint]:
+        """Return the added constraints that are not among the rows, those read last by default."""
+        rows = self._read[1] if rows is None and self._read else rows
+        return [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
+
     def _measured(self, statement: ConstrainedStatement, model: Any) -> MeasuredModel:
         rows = statement.rows
         at: Any = model if self.built is self.original else self.built.model_at_variables()
-        left_out = [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
+        left_out = self.without_multipliers(rows)
         violations = [constraint.violation() for constraint in left_out]
+        # Such a variable may have a sign, or be an integer.
+        violations += [np.abs(one.value - one.project(one.value)) for one in self._further]
         largest = max([0.0, *(float(np.max(v)) if usable(v) else math.inf for v in violations)])
         names = {variable.name() for constraint in left_out for variable in constraint.variables()}
         objective = -math.inf
@@ -634,6 +654,22 @@ def _on_factor(statement: Formulation) -> Formulation:
 log = logging.getLogger(__name__)
 
 
+def scalar(name: str, value: float | None, **sign: bool) -> cp.Parameter:
+    """Return the parameter of a hyper-parameter: that of the caller, or a new one."""
+    passed = _PASSED.get({}).get(name)
+    return cp.Parameter(name=name, value=value, **sign) if passed is None else passed
+
+
+def _numbers_of(passed: Mapping[str, cp.Parameter]) -> dict[str, Any]:
+    for name, parameter in passed.items():
+        if not (parameter.is_scalar() and parameter.is_nonneg() and parameter.value is not None):
+            raise DataError(
+                f"{name} must be a number, or a scalar parameter of cvxpy with a sign and a value,"
+                f" as in cvxpy.Parameter(nonneg=True, value=1.0), got {parameter!r}"
+            )
+    return {name: np.asarray(parameter.value).item() for name, parameter in passed.items()}
+
+
 def following(
     function: Callable[..., Any], *parameters: cp.Parameter, name: str, **shape: Any
 ) -> cp.CallbackParam:
@@ -689,13 +725,23 @@ def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, Bui
     def timed(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> BuiltProblem:
         started = clock.now()
         refuse_unknown(build.__name__, keywords, known)
+        passed = {name: one for name, one in keywords.items() if isinstance(one, cp.Parameter)}
+        keywords |= _numbers_of(passed)  # type: ignore[assignment]
         check_shared(keywords)
         if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
             # Coded labels come from an estimator, whose problem does not outlive its fit.
             arguments = tuple(map(owned, arguments))  # type: ignore[assignment]
             keywords = dict(zip(keywords, map(owned, keywords.values()), strict=True))  # type: ignore[assignment]
         with time_limited(cast(float | None, keywords.get("time_limit"))), single_blas_thread():
-            problem = build(*arguments, **keywords)
+            context = copy_context()
+            context.run(_PASSED.set, passed)
+            problem = context.run(build, *arguments, **keywords)
+        if strange := passed.keys() - problem._parameters.keys():
+            may = ", ".join(problem._parameters) or "none"
+            raise DataError(
+                f"{min(strange)} cannot be a parameter of cvxpy, pass a number; those of"
+                f" {build.__name__} that can: {may}"
+            )
         problem.build_seconds = clock.now() - started
         log.info("%s: built in %.2f s", build.__name__, problem.build_seconds)
         return problem

@@ -122,7 +122,11 @@ class Chain:
         duals = [dual for dual in (checked.dual, found.dual) if dual]
         narrowed = check(self.statement, [checked.model], duals)
         seconds, gap = clock.now() - began, narrowed.certificate.gap
-        self._note(Attempt(found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, gap))
+        without = ", ".join(str(constraint) for constraint in problem.without_multipliers())
+        reason = WITHOUT_CONSTRAINTS + (
+            f"; no multipliers are known of {without}" if without else ""
+        )
+        self._note(Attempt(found.solver, found.status, reason, seconds, gap))
         self.best = narrowed, attempt, replace(timings, solve=timings.solve + seconds)
 
     def _note(self, attempt: Attempt) -> None:

@@ -38,6 +38,11 @@ ON_W = {
     "squares of a part": lambda w, b: [cp.sum_squares(w[:2] - 0.1) / 2 <= 0.05],
     "a limit in w": lambda w, b: [cp.norm(w) <= cp.sum(w) + 1.0],
     "sum of absolute values": lambda w, b: [cp.sum(cp.abs(w[1:])) <= 0.2],
+    "quadratic form": lambda w, b: [cp.quad_form(w[:3], A.T @ A + np.eye(3)) <= 0.1],
+    "singular form": lambda w, b: [cp.quad_form(w[:3], A.T @ A, assume_PSD=True) <= 0.05],
+    "sparse form of a shift": lambda w, b: 2 * cp.quad_form(w - 0.1, sp.eye_array(w.size)) <= 0.1,
+    "form and linear": lambda w, b: [3 * cp.quad_form(w[:3], A.T @ A + np.eye(3)) + w[0] <= 0.2],
+    "squares below a limit in w": lambda w, b: [cp.sum_squares(w) / 2 <= 0.1 * w[0]],
     "2-norm of a shift": lambda w, b: [cp.norm(w[:3] - np.array([0.3, 0.0, 0.1])) <= 0.2],
 }
 WITH_B = {
@@ -135,6 +140,54 @@ def test_no_constraint_and_constraints_in_two_calls():
         first.with_constraints([b >= 0.0], holds=lambda model: True)
 
 
+# Variables of the constraints alone
+
+
+def test_a_number_of_weights_is_a_sum_of_booleans():
+    problem = sx.psvm_primal(X, Y, C=0.7)
+    w = problem.var_dict["w"]
+    used = cp.Variable(w.size, boolean=True)
+    solution = sx.solve(problem.with_constraints([cp.abs(w) <= 2.0 * used, cp.sum(used) <= 1]))
+    certificate = solution.certificate
+    assert certificate.kind == "mixed-integer"
+    assert certificate.is_certified(1e-5)
+    assert certificate.residuals["added_violation"] <= 1e-6
+    assert np.count_nonzero(np.abs(solution.model.coef) > 1e-6) == 1
+    each = [
+        sx.solve(
+            problem.with_constraints([cp.abs(w) <= np.where(np.arange(w.size) == k, 2.0, 0.0)])
+        )
+        for k in range(w.size)
+    ]
+    best = min(one.certificate.upper for one in each)
+    assert certificate.lower <= best * (1 + 1e-6)
+    assert certificate.upper == pytest.approx(best, rel=1e-5)
+
+
+def test_a_variable_that_is_no_integer_violates_its_constraints():
+    problem = sx.psvm_primal(X, Y, C=0.7)
+    w, used = problem.var_dict["w"], cp.Variable(boolean=True)
+    constrained = problem.with_constraints([cp.norm1(w) <= 2.0 * used])
+    sx.solve(problem)
+    # Not yet measured: the new variable has no value.
+    assert constrained.formulation.measured is None
+    for value, violation in ((1.0, 0.0), (0.75, 0.25)):
+        problem.var_dict["w"].value = np.array([0.5, 0.0, -0.5])
+        used.save_value(np.array(value))
+        assert constrained.formulation.measured.violation == violation
+
+
+def test_a_variable_of_the_constraints_alone_has_a_bound_without_them():
+    problem = sx.psvm_primal(X, Y, C=0.7)
+    w, size = problem.var_dict["w"], cp.Variable(3, nonneg=True)
+    constrained = problem.with_constraints([cp.abs(w) <= size, cp.sum(size) <= 0.5])
+    free, found = sx.solve(problem).certificate, sx.solve(constrained).certificate
+    tight = close(problem.with_constraints([cp.norm1(w) <= 0.5])).certificate
+    assert found.kind == "convex"
+    assert free.lower * (1 - 1e-7) <= found.lower <= tight.upper
+    assert found.upper == pytest.approx(tight.upper, rel=1e-5)
+
+
 # Never worse than without the constraints
 
 
@@ -142,6 +195,10 @@ WITHOUT_MULTIPLIERS = {
     "exponential": lambda: (
         problem := sx.psvm_primal(X, Y),
         [cp.exp(problem.var_dict["w"][0]) <= 0.9],
+    ),
+    "logarithm of exponentials": lambda: (
+        problem := sx.psvm_primal(X, Y),
+        [cp.log_sum_exp(problem.var_dict["w"]) <= 1.2],
     ),
     "conic": lambda: (problem := sx.conic_sdp(X[:16], Y[:16], lam=0.7), [problem.w[0] <= 0.1]),
     "other variables": lambda: (
@@ -164,7 +221,9 @@ def test_the_bound_without_the_constraints_is_there_where_their_multipliers_are_
     certificate = solution.certificate
     assert free.lower * (1 - 1e-7) <= certificate.lower <= certificate.upper
     assert certificate.upper > free.upper * (1 + 1e-6)
-    assert solution.attempts[-1].reason.startswith("the problem without its added constraints")
+    reason = solution.attempts[-1].reason
+    assert reason.startswith("the problem without its added constraints")
+    assert reason.endswith(f"no multipliers are known of {added[0]}")
     # The variables are those of the constrained problem, and its multipliers too.
     assert all(np.max(constraint.violation()) <= 1e-6 for constraint in added)
     assert all(constraint.dual_value is not None for constraint in constrained.constraints)
@@ -212,6 +271,7 @@ RANDOM = [
     lambda w, b: [cp.norm(w, 1) <= 0.7, cp.norm(w - 0.1, "inf") <= 0.9, w >= -1.0],
     lambda w, b: [cp.norm(w) <= 0.7, cp.sum_squares(w[:2] - b) <= 0.9, cp.abs(w) <= 1.0],
     lambda w, b: [cp.norm(cp.hstack([w, b])) <= cp.sum(w) + 2.0, cp.sum(w) == 0.1],
+    lambda w, b: [cp.quad_form(w, A.T @ A + np.eye(3)) <= cp.sum(w) + 1.0, cp.sum(w) == 0.1],
 ]
 
 

@@ -528,6 +528,51 @@ def test_parameters_follow_without_a_second_compilation(case, monkeypatch):
     overlap(changed, case.solve(**new), gap=case.gap)
 
 
+@of(has_parameters_of_its_own)
+def test_parameters_of_the_caller_are_those_of_the_problem(case):
+    passed = {
+        name: cp.Parameter(nonneg=True, value=case.settings[name])
+        for name in case.settings.keys() & case.parameters
+    }
+    problem = case.build(**passed)
+    assert problem.is_dcp(dpp=True)
+    for name, parameter in passed.items():
+        assert getattr(problem, name) is problem.param_dict[name] is parameter
+        assert problem.formulation.hyperparameters[name] == case.settings[name]
+        # A number of observations stays one.
+        parameter.value = case.settings[name] + (1 if name == "k" else 0.25 * case.settings[name])
+    found = problem.formulation.hyperparameters
+    assert all(found[name] == parameter.value for name, parameter in passed.items())
+    with_more = problem
+    if not case.multipliers and not case.hard:
+        with_more = problem.with_constraints([problem.variables()[0] >= -10.0])
+    assert all(with_more.param_dict[name] is parameter for name, parameter in passed.items())
+
+
+def test_one_parameter_for_two_weights():
+    X, y = clouds(20, 3)
+    C = cp.Parameter(pos=True, value=1.0)
+    problem = sx.odm_primal(X, y, C1=C, C2=C)
+    assert problem.C1 is problem.C2 is C
+    C.value = 3.0
+    overlap(sx.solve(problem), sx.solve(sx.odm_primal(X, y, C1=3.0, C2=3.0)), gap=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"p": cp.Parameter(pos=True, value=2.0)}, "p cannot be a parameter .* that can: C"),
+        ({"C": cp.Parameter(value=2.0)}, "C must be a number, or .* with a sign and a value"),
+        ({"C": cp.Parameter(pos=True)}, "C must be a number, or .* with a sign and a value"),
+        ({"C": cp.Parameter(2, nonneg=True, value=[1.0, 1.0])}, "or a scalar parameter"),
+        ({"C": cp.Parameter(nonneg=True, value=0.0)}, r"C must be a finite number in \(0, inf\)"),
+    ],
+)
+def test_parameters_that_cannot_be_used_are_refused(given, message):
+    with pytest.raises(sx.DataError, match=message):
+        sx.psvm_primal(*clouds(20, 3), **given)
+
+
 @of(has_parameters_of_its_own, is_quick)
 def test_copies_of_a_solved_problem_are_problems_of_their_own(case):
     problem = case.build()

@@ -21,7 +21,7 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints, bound_space, check_price_or_limit, usable
 from svmcvx.formulations.conic_loss.models import covariance_factor, enlarged_covariance, moment_of
 from svmcvx.formulations.conic_loss.statement import ConicFixedGamma, ConicLoss, hard_margin_point
-from svmcvx.formulations.problem import FormulationProblem, builder
+from svmcvx.formulations.problem import FormulationProblem, builder, scalar
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
@@ -195,10 +195,10 @@ def conic_sdp(
         ]
     objective = cp.trace(W) / scale**2
     if lam is not None:
-        parameter = cp.Parameter(pos=True, name="lam", value=lam)
+        parameter = scalar("lam", lam, pos=True)
         objective = objective + parameter * (s @ z)
     else:
-        parameter = cp.Parameter(nonneg=True, name="kappa", value=kappa)
+        parameter = scalar("kappa", kappa, nonneg=True)
         constraints.append((s @ z <= parameter * float(s.sum())).set_label("cardinality"))
     statement = ConicLoss(space=space, lam=lam, kappa=kappa)
     problem = ConicSDP(cp.Minimize(objective), constraints, statement, [parameter])
@@ -298,7 +298,7 @@ def conic_fixed_gamma(
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
     w = cp.Variable(space.factor.shape[1], name="w")
     z = cp.Variable(space.data.n, name="z")
-    parameter = cp.Parameter(pos=True, name="lam", value=lam)
+    parameter = scalar("lam", lam, pos=True)
     value, constraints = perspective(statement, w, z)
     objective = cp.Minimize(value + parameter * cp.sum(z))
     problem = ConicFixedGammaProblem(objective, constraints, statement, [parameter])

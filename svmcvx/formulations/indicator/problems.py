@@ -34,7 +34,7 @@ from svmcvx.formulations.indicator.statement import (
     l0_statement,
     zero_one_statement,
 )
-from svmcvx.formulations.problem import FormulationProblem, builder, following
+from svmcvx.formulations.problem import FormulationProblem, builder, following, scalar
 from svmcvx.formulations.signed_rows import (
     ON_MARGIN,
     Incumbent,
@@ -289,11 +289,13 @@ class CountingProblem(DroppingProblem):
         }
 
 
-def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> cp.Expression:
+def margin_parameter(
+    statement: IndicatorStatement, name: str, parameter: cp.Parameter
+) -> cp.Expression:
     """Return M, as a parameter that follows the hyper-parameter unless it is explicit."""
     if statement.explicit is not None:
         return cp.Constant(statement.explicit)
-    values = partial(_M_at, statement, parameter.name())
+    values = partial(_M_at, statement, name)
     values(float(parameter.value))
     return following(values, parameter, name="M", shape=(statement.y.size,))
 
@@ -319,11 +321,11 @@ def _indicators(statement: IndicatorStatement, relax: bool) -> tuple[cp.Variable
 
 def _with_free_intercept(statement: L0 | Ramp, relax: bool) -> tuple[Any, ...]:
     """Return C, z with its bounds, ½‖w‖², the margins, 1 − Mz below them, and the statement."""
-    L, C = statement.space.factor, cp.Parameter(nonneg=True, name="C", value=statement.C)
+    L, C = statement.space.factor, scalar("C", statement.C, nonneg=True)
     w, b = cp.Variable(L.shape[1], name="w"), cp.Variable(name="b")
     z, box = _indicators(statement, relax)
     u = cp.multiply(statement.y, L @ w + b)
-    right = 1 - cp.multiply(margin_parameter(statement, C), z)
+    right = 1 - cp.multiply(margin_parameter(statement, "C", C), z)
     stated = BigMRelaxation.of(statement) if relax else statement
     return C, z, box, 0.5 * cp.sum_squares(w), u, right, stated
 
@@ -424,14 +426,16 @@ def zero_one_mio(
     statement = replace(statement, pool=pool)
 
     name, value = ("k", k) if lam is None else ("lam", lam)
-    parameter = cp.Parameter(nonneg=True, name=name, value=value)
+    parameter = scalar(name, value, nonneg=True)
     G, weight = statement.geometry.G, data.weight
     w, (z, constraints) = cp.Variable(G.shape[1], name="w"), _indicators(statement, relax)
     u = cp.multiply(data.y, space.factor @ w)
     # Without a known feasible point there is no valid M; the perspective form can do without.
     if form == "big-m" or not (relax or M is None or statement.M is None):
         constraints.append(
-            (u >= 1 - cp.multiply(margin_parameter(statement, parameter), z)).set_label("margin")
+            (u >= 1 - cp.multiply(margin_parameter(statement, name, parameter), z)).set_label(
+                "margin"
+            )
         )
     values: Floats | None = None
     objective: cp.Expression = cp.sum_squares(w)

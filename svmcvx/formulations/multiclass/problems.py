@@ -32,7 +32,7 @@ from svmcvx.formulations.multiclass.machines import (
     check_norm,
 )
 from svmcvx.formulations.multiclass.statement import Regulariser, ScoreSpace, pair_differences
-from svmcvx.formulations.problem import FormulationProblem, builder
+from svmcvx.formulations.problem import FormulationProblem, builder, scalar
 from svmcvx.system import memory
 
 
@@ -109,7 +109,7 @@ def _weighted_loss(
     difference = cp.Variable(f.shape, name="f")
     margins, parameters = [(difference == f).set_label("margin")], []
     if isinstance(loss, SmoothedHingeSum):
-        parameters.append(cp.Parameter(pos=True, name="delta", value=loss.delta))
+        parameters.append(scalar("delta", loss.delta, pos=True))
         gamma = cp.vec(1 - difference, order="F")
         root = cp.norm(cp.vstack([gamma, parameters[0] * np.ones(gamma.shape)]), 2, axis=0)
         value = 0.5 * (np.tile(weight, others) @ (gamma + root))
@@ -224,7 +224,7 @@ def multiclass(
     statement = bound_classical(
         X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight
     )
-    parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
+    parameter = scalar("lam", statement.lam, pos=True)
     W, b, losses, constraints, _ = _stated_losses(statement.scores, statement.loss, statement.name)
     if b is not None:
         constraints.append((cp.sum(b) == 0).set_label("gauge"))
@@ -440,8 +440,8 @@ def m3svm(
     statement = bound_m3svm(
         X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight
     )
-    lam_parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
-    eps_parameter = cp.Parameter(pos=True, name="eps", value=statement.eps)
+    lam_parameter = scalar("lam", statement.lam, pos=True)
+    eps_parameter = scalar("eps", statement.eps, pos=True)
     W, b, losses, constraints, parameters = _stated_losses(
         statement.scores, statement.loss, "m3svm"
     )
