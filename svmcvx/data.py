@@ -8,9 +8,9 @@ import math
 import numbers
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -387,6 +387,44 @@ def _validated(X: Any, y: Any, sample_weight: Any, *, binary: bool) -> tuple[Any
         rows = features[index]
         features = sp.csr_array(rows) if sp.issparse(rows) else np.ascontiguousarray(rows)
     return features, codes[index], weight[index], index, classes, weight.size, name
+
+
+# Equal rows
+
+# Observations up to which a stored kernel matrix costs less time than a second evaluation, and equal
+# rows are not looked for.
+FEW = 1000
+Data = TypeVar("Data", BinaryData, MulticlassData)
+
+
+def equal_rows(X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Return the first of equal observations, labels included, and the place of each one's there;
+    None of sparse or few rows, and where most are different.
+    """
+    n = y.size
+    if n <= FEW or sp.issparse(X):
+        return None
+    # One number for each row shows it without a copy of the data.
+    if 2 * np.unique(X @ np.sqrt(np.arange(2.0, X.shape[1] + 2.0))).size > n:
+        return None
+    rows = np.column_stack([X, y])
+    keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    return (first, place) if 2 * first.size <= n else None
+
+
+def merged(data: Data) -> tuple[Data, NDArray[np.intp], Floats] | None:
+    """Return the data with equal rows in one, of their weight, the place of each there and its
+    share of the weight; None as :func:`equal_rows`.
+    """
+    label = "y" if isinstance(data, BinaryData) else "codes"
+    found = equal_rows(data.X, getattr(data, label))
+    if found is None:
+        return None
+    first, place = found
+    weight = np.asarray(np.bincount(place, data.weight), dtype=np.float64)
+    rows = {name: getattr(data, name)[first] for name in ("X", label, "index")}
+    return replace(data, weight=weight, **rows), place, data.weight / weight[place]
 
 
 # Containers of arrays: reading, copying, recognising

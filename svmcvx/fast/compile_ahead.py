@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from svmcvx.data import CodedLabels
+from svmcvx.data import FEW, CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.rows import RowCacheSettings
 from svmcvx.fast.indicator import l0, ramp, zero_one
@@ -20,7 +20,6 @@ from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.solvers import ODMSettings, odm, odml
 from svmcvx.fast.several_classes.solvers import m3svm, multiclass
-from svmcvx.feature_space.kernel import FEW
 from svmcvx.kernels import RBF
 from svmcvx.system import clock
 from svmcvx.system.compilation import Compiled, recorded

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
 from svmcvx.certificate.rows import Rows, inner_error, sums_above
-from svmcvx.data import BinaryData, Features
+from svmcvx.data import FEW, BinaryData, Features, equal_rows
 from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock, point_of_rows, row_block_of
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
@@ -27,8 +27,6 @@ from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, interruptible, run_with_deadline
 
-# Observations up to which a stored kernel matrix costs less time than a second evaluation.
-FEW = 1000
 # Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
 BLOCK_ENTRIES = TILE_ENTRIES
 
@@ -281,16 +279,8 @@ class KernelSpace(FeatureSpace):
     @cached_property
     def copies(self) -> NDArray[np.intp] | None:
         """The first observation equal to each, label included; None where most are different."""
-        X, y, n = self.data.X, self.data.y, self.data.n
-        if n <= FEW or self.keep_gram or sp.issparse(X):
-            return None
-        # One number for each row shows it without a copy of the data.
-        if 2 * np.unique(X @ np.sqrt(np.arange(2.0, X.shape[1] + 2.0))).size > n:
-            return None
-        rows = np.column_stack([X, y])
-        keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
-        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-        return first[place] if 2 * first.size <= n else None
+        found = None if self.keep_gram else equal_rows(self.data.X, self.data.y)
+        return None if found is None else found[0][found[1]]
 
     def _blockwise(self, v: Floats) -> Point:
         """Evaluate a point from the columns of its support, block by block."""

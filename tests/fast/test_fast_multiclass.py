@@ -250,6 +250,33 @@ def test_coordinate_ascent_uses_one_copy_of_the_rows(loss, monkeypatch):
     assert peak <= 1.5 * (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
 
 
+@pytest.mark.parametrize("loss", [*MACHINES, "m3svm"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equal_rows_are_one_row_of_their_weight(loss, weighted, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = design("plain", 0)
+    copies = rng.permutation(np.repeat(np.arange(y.size), rng.integers(2, 6, y.size)))
+    weight = rng.uniform(0.1, 2.0, copies.size) if weighted else None
+    if weighted:
+        weight[:3] = 0.0
+    solve = m3svm if loss == "m3svm" else partial(multiclass, loss=loss, lam=0.3)
+    given, sizes, rows = {"sample_weight": weight, "tol": 1e-7}, [], []
+    apart = solve(X[copies], y[copies], **given)
+    monkeypatch.setattr("svmcvx.data.FEW", 10)
+    merge = room.merged
+    monkeypatch.setattr(room, "merged", lambda data: sizes.append(data.n) or merge(data))
+    found = solve(X[copies], y[copies], **given, callback=lambda p: rows.append(p.gap))
+    overlap(found, apart, gap=1e-7)
+    overlap(found, solve(X, y, sample_weight=np.bincount(copies, weight), tol=1e-7), gap=1e-7)
+    assert sizes[0] == copies.size - 3 * weighted
+    assert rows
+    assert found.dual["alpha"].shape[0] == copies.size
+    # The support is of observations; a start is of all of them.
+    assert np.isin(found.model.support, np.arange(copies.size)).all()
+    overlap(solve(X[copies], y[copies], **given, warm_start=found), apart, gap=1e-7)
+    assert len(sizes) == 2
+
+
 def test_methods_that_a_loss_does_not_have_are_refused():
     X, y = design("plain", 3)
     for solve in (m3svm, partial(multiclass, loss="topk"), partial(multiclass, loss="softmax")):

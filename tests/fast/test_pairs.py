@@ -78,7 +78,10 @@ def tightly_solved(statement, kernel, tol, **limits):
 def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(
     kernel, scheme, weight, p, tol
 ):
-    labels = np.asarray(LABELS)
+    holds_part_by_part(X, np.asarray(LABELS), weight, kernel, scheme, p, tol)
+
+
+def holds_part_by_part(X, labels, weight, kernel, scheme, p, tol):
     machine = sx.PSVMClassifier(C=2.0, p=p, kernel=kernel, multiclass=scheme, tol=tol)
     fitted = machine.fit(X, labels, sample_weight=weight)
     assert {part.solver for part in fitted.solutions_.values()} == {SOLVER}
@@ -99,6 +102,30 @@ def test_each_interval_is_that_of_the_checker_on_the_rows_of_its_part(
         best = local.intercept + statement.exact_intercept(statement.space.scores(local).value)
         assert part.model.intercept == pytest.approx(best, abs=1e-9)
         assert sum(part.terms.values()) == pytest.approx(part.certificate.upper)
+
+
+@pytest.mark.parametrize(("kernel", "p"), [(None, 1.0), (sx.RBF(0.4), 1.0), (sx.RBF(0.4), 1.5)])
+@pytest.mark.parametrize(("scheme", "weighted"), [("ovo", False), ("ovr", True)])
+def test_equal_rows_are_one_row_of_their_weight(kernel, p, scheme, weighted, monkeypatch):
+    monkeypatch.setattr("svmcvx.data.FEW", 10)
+    rng = np.random.default_rng(0)
+    copies = rng.permutation(np.repeat(np.arange(CODES.size), rng.integers(1, 6, CODES.size)))
+    weight = rng.integers(1, 3, copies.size).astype(float) if weighted else None
+    labels = CodedLabels(CODES[copies], LABELS.classes)
+    given = {"scheme": scheme, "kernel": kernel, "p": p, "tol": 1e-5}
+    found = solved(X[copies], labels, weight, **given)
+    assert found.order.size == CODES.size
+    # Sums of these weights are rounded.
+    assert solved(X[copies], labels, np.full(copies.size, 0.1), **given).share is None
+    in_weights = solved(X, LABELS, np.bincount(copies, weight).astype(float), **given)
+    assert (found.checked.lower <= in_weights.checked.upper).all()
+    assert (in_weights.checked.lower <= found.checked.upper).all()
+    holds_part_by_part(X[copies], np.asarray(labels), weight, kernel, scheme, p, 1e-5)
+    machine = sx.PSVMClassifier(kernel=kernel, p=p, multiclass=scheme)
+    for part in machine.fit(X[copies], np.asarray(labels), weight).solutions_.values():
+        rows = np.isin(np.asarray(labels), part.model.classes) if scheme == "ovo" else slice(None)
+        assert part.dual["alpha"].shape == copies[rows].shape
+        assert (part.model.support < copies.size).all()
 
 
 def solved(data=X, labels=LABELS, weight=None, **changes):

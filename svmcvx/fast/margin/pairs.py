@@ -13,21 +13,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import CheckedParts, certificate_of_sum, check_parts
-from svmcvx.data import CodedLabels, binary_data
+from svmcvx.data import CodedLabels, binary_data, equal_rows
 from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, Answers, Problems, ascend
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import PSVM, best_bias
 from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel, Precomputed
-from svmcvx.kernels.class_rows import ClassRows, Layout, begins
+from svmcvx.kernels.class_rows import TESTED, ClassRows, Layout, begins
 from svmcvx.kernels.gram import shared_cache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel, frozen
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
@@ -45,8 +45,14 @@ EARLY, MOST = 0.15, 0.95
 
 @dataclass(frozen=True, eq=False)
 class SolvedParts:
+    """Answers on the distinct rows `X`, sorted by class: `order` has the first observation equal
+    to each, `place` the row of each observation, and `share` its part of the row's weight.
+    """
+
     X: Floats
     order: NDArray[np.intp]
+    place: NDArray[np.intp]
+    share: Floats | None
     labels: CodedLabels
     weight: Floats | None
     scheme: str
@@ -105,11 +111,9 @@ class SolvedParts:
         for part, model in others.items():
             table[:, part] = 0.0
             table[at[model.support], part], bias[part] = model.dual_coef, model.intercept
-        sorted_place = np.empty(self.order.size, dtype=np.intp)
-        sorted_place[self.order] = np.arange(self.order.size)
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals
         given = isinstance(self.kernel, Precomputed)
-        vectors = None if given else self.X[sorted_place[support]]
+        vectors = None if given else self.X[self.place[support]]
         return Members(self.kernel, vectors, table, bias, [support], sides, self.X.shape[1])
 
     def _normals(self) -> Floats:
@@ -118,18 +122,26 @@ class SolvedParts:
         return np.stack([v[self.layout.of_part(k)] @ self.X[self.layout.rows(k)] for k in parts])
 
     def _rows(self, part: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return a problem's positions and rows, in the order of the original data."""
-        original = self.order[self.layout.rows(part)]
-        arranged = np.argsort(original)
-        return arranged, original[arranged]
+        """Return a problem's observations, and the place of each in its numbers."""
+        at = np.full(self.order.size, -1, dtype=np.intp)
+        at[self.layout.rows(part)] = np.arange(self.layout.sizes[part])
+        original = np.flatnonzero(at[self.place] >= 0)
+        return original, at[self.place[original]]
+
+    def _dual(self, part: int, statement: Callable[[], PSVM]) -> dict[str, Floats]:
+        """Return a problem's multipliers, those of equal rows by their weights."""
+        original, at = self._rows(part)
+        alpha = self.point.alpha[self.layout.of_part(part)][at]
+        if self.share is None:
+            return {"alpha": alpha}
+        return dict(statement().repair({"alpha": alpha * self.share[original]}))
 
     def _statement(self, part: int) -> PSVM:
-        arranged, original = self._rows(part)
-        rows = self.layout.rows(part)[arranged]
-        X, codes = taken(self.X, rows, self.kernel), self.labels.codes[original]
+        original, _ = self._rows(part)
+        X, codes = taken(self.X, self.place[original], self.kernel), self.labels.codes[original]
         positive, sides = self._sides(part)
         labels = CodedLabels((codes == positive).astype(np.intp), sides, X)
-        data = binary_data(X, labels, None if self.weight is None else self.weight[rows])
+        data = binary_data(X, labels, None if self.weight is None else self.weight[original])
         space = feature_space(data, self.kernel, intercept="free", keep_gram=False)
         return PSVM(space=space, C=self.C, p=self.p)
 
@@ -145,15 +157,13 @@ class SolvedParts:
 
         def intercepts() -> OptimalIntercepts | None:
             local: Any = model()
-            support = np.searchsorted(self._rows(part)[1], local.support)
+            support = np.searchsorted(self._rows(part)[0], local.support)
             return statement().optimal_intercepts(replace(local, support=support))
 
         computed = {
             "model": model,
             "attempts": lambda: (self.attempt(part),),
-            "dual": lambda: {
-                "alpha": self.point.alpha[self.layout.of_part(part)][self._rows(part)[0]]
-            },
+            "dual": lambda: self._dual(part, statement),
             "trace": lambda: [[self.timings.total, checked.lower[part], checked.upper[part]]],
             "hyperparameters": lambda: self.hyperparameters,
             "terms": lambda: {
@@ -243,6 +253,33 @@ def taken(X: Floats, rows: NDArray[np.intp], kernel: Kernel | None) -> Floats:
     return np.ascontiguousarray(some[:, rows]) if isinstance(kernel, Precomputed) else some
 
 
+class Sorted(NamedTuple):
+    """Distinct rows with their classes and weights; the fields of :class:`SolvedParts`."""
+
+    codes: NDArray[np.intp]
+    order: NDArray[np.intp]
+    place: NDArray[np.intp]
+    weight: Floats | None
+    share: Floats | None
+
+
+def _sorted(X: Any, codes: Any, weight: Floats | None, kernel: Any, by_class: bool) -> Sorted:
+    """Merge equal rows, if the sums of their weights are exact, and sort them."""
+    first = place = np.arange(codes.size)
+    share, whole = None, weight is None or (weight == np.rint(weight)).all()
+    found = equal_rows(X, codes) if whole and not isinstance(kernel, TESTED) else None
+    if found is not None:
+        first, place = found
+        each = np.ones(codes.size) if weight is None else weight
+        weight = np.asarray(np.bincount(place, each), dtype=np.float64)
+        share = each / weight[place]
+    order = np.argsort(codes[first], kind="stable") if by_class else np.arange(first.size)
+    inverse = np.empty_like(order)
+    inverse[order] = np.arange(order.size)
+    ordered = None if weight is None else weight[order]
+    return Sorted(codes[first[order]], first[order], inverse[place], ordered, share)
+
+
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
     """Return the problems and the positive class of each: the later of a pair, or the one."""
     count = labels.classes.size
@@ -280,35 +317,35 @@ def solve_parts(
     # Others are refused by fast.psvm, with the same words on every route.
     known = {type(C), type(p)} <= {int, float, np.float64}
     # The scores of the loop are sums in double precision, which limits the tolerance.
-    if not known or tol < 1e-10 or not isinstance(X, np.ndarray) or X.shape[0] > most:
+    if not known or tol < 1e-10 or not isinstance(X, np.ndarray):
         return None
     if p != 1 and (labels.classes.size == 2 or not 1.1 <= p <= 10.0):
         return None
     C, p = float(C), float(p)
     least, largest = (1.0, 1.0) if weight is None else (weight.min(), weight.max())
-    layout, positive = _layout(labels, scheme)
+    by_class = scheme == "ovo" and labels.classes.size > 2
+    codes, order, place, sorted_weight, share = _sorted(X, labels.codes, weight, kernel, by_class)
+    if order.size > most:
+        return None
+    layout, positive = _layout(CodedLabels(codes, labels.classes), scheme)
     deadline, room = current(), columns_in(cache_size, 1)
     # Between these the arithmetic of the loop neither over- nor underflows noticeably.
     if not (C * least >= 1e-50 and C * largest <= 1e50 and ClassRows.takes(kernel, X, room)):
         return None
-    place, sorted_X = np.arange(len(X)), X.copy()
-    if layout.starts.size > 2:
-        place = np.argsort(labels.codes, kind="stable")
-        sorted_X = taken(X, place, kernel)
+    sorted_X = taken(X, order, kernel) if by_class or share is not None else X.copy()
     every = layout.all_rows
-    centre = np.add.reduce(sorted_X) / len(X) if kernel is None else np.zeros(X.shape[1])
+    centre = np.add.reduce(sorted_X) / len(order) if kernel is None else np.zeros(X.shape[1])
     shared = shared_cache()
     rows = (ClassRows if shared is None else shared.class_rows)(
         kernel, sorted_X - centre if kernel is None else sorted_X, layout.starts, room
     )
     if not rows.definite:
         return None
-    sorted_weight = None if weight is None else weight[place]
     equal = sorted_weight is None or (sorted_weight == 1.0).all()
     statement = PSVMParts(
         rows=rows,
         layout=layout,
-        y=np.where(labels.codes[place][every] == positive.repeat(layout.sizes), 1.0, -1.0),
+        y=np.where(codes[every] == positive.repeat(layout.sizes), 1.0, -1.0),
         weight=1.0 if equal or sorted_weight is None else sorted_weight[every],
         C=C,
         p=p,
@@ -325,9 +362,11 @@ def solve_parts(
     seconds = built, deadline.compile_seconds, ended - built, deadline.seconds - ended
     return SolvedParts(
         X=sorted_X,
-        order=place,
+        order=order,
+        place=place,
+        share=share,
         labels=CodedLabels(labels.codes, labels.classes),
-        weight=sorted_weight,
+        weight=None if weight is None else weight.copy(),
         scheme=scheme,
         layout=layout,
         y=statement.y,

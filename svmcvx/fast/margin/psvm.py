@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import TOL
 from svmcvx.certificate import EPS, relative_gap
-from svmcvx.data import Features, binary_data, check_choice, check_costs, check_number
+from svmcvx.data import Features, binary_data, check_choice, check_costs, check_number, merged
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
@@ -48,7 +48,7 @@ from svmcvx.fast.margin.decomposition import (
     LowRankSettings,
 )
 from svmcvx.fast.margin.smo_passes import near_best_bias
-from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, LinearSpace, feature_space
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
@@ -210,28 +210,17 @@ def psvm(
     def run(monitor: Monitor, start: Any) -> Found:
         if linear:
             return _solve_linear(statement, monitor, start, method, seed)
-        copies = space.copies if isinstance(space, KernelSpace) and start is None else None
-        if copies is not None:
-            part, place = _of_distinct_rows(statement, copies)
+        distinct = merged(data) if space.blockwise and start is None else None
+        if distinct is not None:
+            some, place, share = distinct
+            part = replace(statement, space=replace(cast(Any, space), data=some, cache=None))
             found, *_ = by_pairs(part, monitor.within(0.1 * monitor.tol, monitor.max_iter), None)
             alpha = found.duals[-1]["alpha"]
-            share = alpha[place] * (data.weight / part.weight[place])
-            start = share, part.space.point(alpha * part.y).scores.value[place]
+            start = alpha[place] * share, part.space.point(alpha * part.y).scores.value[place]
         return by_pairs(statement, monitor, start)
 
     start = None if earlier is None else _start_from(statement, earlier, warm)
     return solve(statement, run, start, limits, name="fast.psvm/{method}")
-
-
-def _of_distinct_rows(statement: PSVM, copies: NDArray[np.intp]) -> tuple[PSVM, NDArray[np.intp]]:
-    """Return the same problem with equal rows in one, of their weight, and the place of each."""
-    space, (first, place) = statement.space, np.unique(copies, return_inverse=True)
-    weight = np.asarray(np.bincount(place, space.data.weight), dtype=np.float64)
-    X, y, index = space.data.X[first], space.data.y[first], np.arange(first.size)
-    merged = replace(space.data, X=X, y=y, weight=weight, index=index, rows=first.size)
-    return replace(
-        statement, space=replace(cast(KernelSpace, space), data=merged, cache=None)
-    ), place
 
 
 # Coefficients and intercept to start from, and multipliers where they are known.

@@ -29,6 +29,7 @@ efficient semismooth Newton augmented Lagrangian method for solving lasso proble
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ from svmcvx.arrays import Floats
 from svmcvx.catalogue import TOL
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.certificate.bounded import TINY, quietly
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, merged
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, Found, Monitor, earlier_solution, limited, solve
 from svmcvx.fast.linear.ascent import NEAR
@@ -223,7 +224,17 @@ def _solved(
     check_choice(method, "method", choices)
 
     def run(monitor: Monitor, warm: Solution | None) -> Found:
-        start = start_from(statement, warm)
+        if warm is None and (distinct := merged(statement.scores.data)) is not None:
+            some, place, share = distinct
+            part = replace(statement, scores=replace(statement.scores, data=some))
+            points, status, options = by_steps(part, monitor, None)
+            lifted = (
+                {**dual, "alpha": dual["alpha"][place] * share[:, None]} for dual in points.duals
+            )
+            return RecoveredPoints(points.models, [*lifted]), status, options
+        return by_steps(statement, monitor, start_from(statement, warm))
+
+    def by_steps(statement: MulticlassStatement, monitor: Monitor, start: Point | None) -> Found:
         points, methods, steps, status = RecoveredPoints([], []), [], 0, Status.INACCURATE
         options: dict[str, Any] = {}
         most = math.inf if method == "dcd" else 0.0
