@@ -391,8 +391,8 @@ def _validated(X: Any, y: Any, sample_weight: Any, *, binary: bool) -> tuple[Any
 
 # Equal rows
 
-# Observations up to which a stored kernel matrix costs less time than a second evaluation, and equal
-# rows are not looked for.
+# Observations up to which a stored kernel matrix costs less time than a second evaluation, and
+# equal rows are not looked for.
 FEW = 1000
 Data = TypeVar("Data", BinaryData, MulticlassData)
 

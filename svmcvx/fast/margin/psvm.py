@@ -18,7 +18,6 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import TOL
