@@ -41,6 +41,14 @@ RBF, SQUARE = sx.RBF(0.5), sx.Polynomial(2, 0.5, 1.0)
 SEARCHES = {
     f"{solver} {arguments}": (solver, arguments)
     for solver, arguments in (
+        # Blocks, whose ends are not equal; those of the same problem below are known from then on.
+        *(
+            (solver, arguments | {"method": "partition", "max_iter": 2})
+            for solver, arguments in (
+                *(("l0", {"C": 2.0}), ("zero_one", {"lam": 1.0})),
+                ("l0", {"C": 5.0, "sample_weight": WEIGHT}),
+            )
+        ),
         *(
             ("zero_one", arguments)
             for arguments in (

@@ -53,7 +53,7 @@ from svmcvx.fast.core.rows import PartialFactor
 from svmcvx.fast.search.covering import Covering
 from svmcvx.fast.search.directions import Directions, column_count
 from svmcvx.fast.search.exchange import Exchange
-from svmcvx.fast.search.partition import Partition
+from svmcvx.fast.search.partition import MOST, Partition
 from svmcvx.fast.search.state import (
     CountingSearch,
     RampSearch,
@@ -81,8 +81,8 @@ from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, interruptible, uninterruptible
 from svmcvx.system.threads import available_threads
 
-METHODS = ("auto", "directions", "tree")
-L0_METHODS = ("auto", "local", "search", "directions", "tree")
+METHODS = ("auto", "directions", "tree", "partition")
+L0_METHODS = ("auto", "local", "search", *METHODS[1:])
 # Work of the local search of l0(method="local"); observations that become tight between two checks
 # of the deadline.
 LOCAL_WORK, STEPS = 2e9, 100
@@ -134,13 +134,14 @@ def zero_one(
         Largest weight of observations with a margin below 1 (their number, without weights).
     max_iter : int
         Rounds of the search.
-    method : "auto", "directions" or "tree"
+    method : "auto", "directions", "tree" or "partition"
         "tree" decides for one observation after the other, by branch and bound. "directions" cuts
         cells of directions of w, which needs two columns or more; it is the quicker one for up to
         some six columns, among hundreds of observations and more. "auto" runs both in turn with up
         to ``settings.columns`` columns (10) that are not nearly dependent, and else the tree; with
         `lam`, bounds by sets of rows ("covering") and by blocks ("partition") join them where they
-        do not end soon. ``attempts[-1].options`` names the one that has proved most.
+        do not end soon. ``attempts[-1].options`` names the one that has proved most. "partition"
+        bounds by blocks alone, those of one partition a round, and rarely ends with the optimum.
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the
         search draws nothing.
@@ -273,14 +274,15 @@ def l0(
     warm_start : Solution, optional
         An earlier solution on the same data, of any formulation with two classes: a start for the
         incumbent. A solution of other data is refused.
-    method : "auto", "local", "search", "directions" or "tree"
+    method : "auto", "local", "search", "directions", "tree" or "partition"
         "search" proves the optimum, until the end or a limit, by "directions" or "tree", between
-        which it chooses as "auto" of :func:`zero_one`. "local" ends at a local minimum, the
-        hard-margin machine of the set that a local search has found; the lower end is 0, since no
-        objective is negative. "auto", the default, searches among up to ``settings.searched_rows``
-        observations (60), up to ``settings.searched_entries`` entries of a linear machine (500),
-        and where few columns promise an end within a work of ``settings.easy`` (100 000
-        observations of 2 columns, 500 of 5), for that work, and is "local" for more.
+        which it chooses as "auto" of :func:`zero_one`; "partition" is that of :func:`zero_one`.
+        "local" ends at a local minimum, the hard-margin machine of the set that a local search has
+        found; the lower end is 0, since no objective is negative. "auto", the default, searches
+        among up to ``settings.searched_rows`` observations (60), up to
+        ``settings.searched_entries`` entries of a linear machine (500), and where few columns
+        promise an end within a work of ``settings.easy`` (100 000 observations of 2 columns, 500 of
+        5), for that work, and is "local" for more.
 
     Returns
     -------
@@ -425,6 +427,14 @@ class _Run:
                 " sizes, and whose optimum keeps observations of both classes; leave method out"
             )
         shared, self.searches = (search, settings, exchange), []
+        if self.method == "partition":
+            if not Partition.takes(search):
+                raise DataError(
+                    "method='partition' takes linear machines with a price of losses, two"
+                    f" observations of each class, and at most {MOST} in all; leave method out"
+                )
+            self.searches = [Partition(*shared)]
+            return
         if self.method != "directions":
             search.price_of_budget(float(self.dual["lam"]) if self.dual else None)
             self.searches = [BranchAndBound(*shared)]
@@ -455,7 +465,8 @@ class _Run:
                 if status is Status.NUMERICAL and left and len(running) > 1:
                     running.remove(search)
                 elif status is not None:
-                    return status
+                    idle = status is Status.NUMERICAL and not search.ends
+                    return Status.ITERATION_LIMIT if idle else status
             if self.turn >= most or (len(running) == 1 and running[0].work >= most):
                 return None
             self.turn *= LAG
@@ -587,7 +598,7 @@ class _ZeroOneRun(_CountingRun):
             if status is not None:
                 return status
         self.choose(exchange)
-        if not relaxed:
+        if not (relaxed or self.method == "partition"):
             status = self.in_turn(pool, self.settings.easy)
             if status is not None:
                 return status

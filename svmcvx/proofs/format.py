@@ -47,9 +47,9 @@ from svmcvx.proofs.statement import (
 PathLike: TypeAlias = str | os.PathLike[str]
 
 FORMAT: Final = "svmcvx-proof"
-# Version 3 has the cells of a search over directions or sets that no point keeps, all other proofs
-# are of version 2.
-VERSIONS: Final = (2, 3)
+# The versions of files with the cells of a search over directions, sets that no point keeps, or
+# blocks of the rows; all other proofs are of version 2.
+VERSIONS: Final = {"tree.cut": 3, "tree.paid": 3, "tree.block": 4}
 HEADER: Final = "header.json"
 DIGEST: Final = "digest.txt"
 MAPPINGS: Final = ("model", "dual", "tree", "scores")
@@ -142,7 +142,7 @@ def write_proof(path: PathLike, proof: Proof) -> None:
     statement["hyperparameters"] = {name: "inf" if x == math.inf else x for name, x in numbers}
     header = {
         "format": FORMAT,
-        "version": VERSIONS[not proof.tree.keys().isdisjoint(("cut", "paid"))],
+        "version": _version_of(arrays),
         "statement": statement,
         "claim": {name: getattr(proof, name) for name in CLAIM},
         "arrays": {name: {"dtype": v.dtype.str, "shape": v.shape} for name, v in arrays.items()},
@@ -166,6 +166,10 @@ def write_proof(path: PathLike, proof: Proof) -> None:
         raise DataError(
             f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
         ) from None
+
+
+def _version_of(arrays: Mapping[str, Any]) -> int:
+    return max([2, *(VERSIONS[name] for name in VERSIONS if name in arrays)])
 
 
 def _compression(name: str, content: bytes) -> int:
@@ -331,8 +335,7 @@ def _header(
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
     version = content.get("version")
     arrays = content.get("arrays")
-    new = isinstance(arrays, dict) and not arrays.keys().isdisjoint(("tree.cut", "tree.paid"))
-    expected = VERSIONS[new]
+    expected = _version_of(arrays if isinstance(arrays, dict) else {})
     if type(version) is not int or version != expected:
         raise DataError(f"{path} has another proof format than {expected}; upgrade svmcvx")
     tested = ("test",) if "test" in content else ()

@@ -95,8 +95,8 @@ class _Cells:
             self.k = problem.number("k")
         else:
             price = problem.number("C" if problem.free else "lam") / self.half
-            # Not infinite: the product with a small weight would be, too.
-            self.lam = math.nextafter(price * self.unit, 0.0) * LESS
+            # Not infinite: the product with a small weight or unit would be, too.
+            self.lam = math.nextafter(math.nextafter(price, 0.0) * self.unit, 0.0) * LESS
         self.upper = float(tree["below"]) * self.unit
         if not 0.0 < self.upper < math.inf:
             raise ProofRejected("the value that the cells are about must be positive")

@@ -11,12 +11,13 @@ so that the points below a value U lie within :math:`\sqrt{U - D}` of m, which g
 decides rows that the ball leaves no choice. With a kernel all of this is evaluated with the kernel
 itself. A point of no leaf costs at least the smallest U, or drops a whole class. Where double
 precision does not show that a leaf is at least its U, its last multipliers do, in fractions without
-a kernel.
+a kernel. Blocks of the rows have a tree each.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -32,6 +33,7 @@ from svmcvx.proofs.space import Space, require_small
 
 Integers: TypeAlias = NDArray[np.int64]
 States: TypeAlias = NDArray[np.int8]
+Tree: TypeAlias = Mapping[str, Any]
 
 FREE, KEPT, DROPPED = 0, 1, 2
 # Exponents of the longest row and of the smallest entry beyond which squares could overflow or be
@@ -48,8 +50,10 @@ EXACT: Final = 100_000
 def search_bound(space: Space[Any]) -> float:
     """Return the lower end that the record of a search proves."""
     with np.errstate(all="ignore"):
-        rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
         tree = space.problem.proof.tree
+        if "block" in tree:
+            return _blocks_bound(space.problem)
+        rows = _Vectors(space.problem) if space.kernel is None else _Kernel(space)
         if "paid" in tree or "cut" in tree:
             return (sets_bound if "paid" in tree else cells_bound)(space.problem, rows)
         return _Tree(space.problem, rows).bound()
@@ -209,16 +213,17 @@ class _Tree:
             self.k = problem.number("k")
         else:
             largest = max(self.cut, 1.0) / self.half
-            self.price = largest * problem.number("C" if self.free else "lam")
+            # Not infinite: the product with a small unit would be, too.
+            self.price = _down(largest * problem.number("C" if self.free else "lam"))
         self.tree = tree = problem.proof.tree
         # The largest effect of the kernel's rounding, as a share of a proved bound.
         self.influence = 0.0
         if any((tree[name] < 0).any() for name in ("upper", "price") if name in tree):
             raise ProofRejected("values and prices of the tree must not be negative")
-        self.ends = {"bounds": self._ends("bounds", "upper", "bounds")}
+        self.ends = {"bounds": _ends(tree, "bounds", "upper", "bounds")}
         for entry, what in (("flip", "marks"), ("beta", "multipliers")):
             rows_of = tree[f"{entry}_row"]
-            self.ends[entry] = self._ends(f"{entry}_count", f"{entry}_row", what)
+            self.ends[entry] = _ends(tree, f"{entry}_count", f"{entry}_row", what)
             if rows_of.size and not (rows_of.min() >= 0 and rows_of.max() < self.m):
                 raise ProofRejected(f"the tree's {what} name rows that the data do not have")
         starts = np.zeros(tree["flip_row"].size + 1, dtype=np.bool_)
@@ -227,13 +232,6 @@ class _Tree:
             raise ProofRejected("the tree's marks of a bound are not in increasing order")
         if "side" in tree and np.abs(tree["side"]).max(initial=0) > 1:
             raise ProofRejected("a side of the tree's bounds is none of 0, 1 and -1")
-
-    def _ends(self, counts: str, of: str, what: str) -> Integers:
-        """The first entry of each node or bound in another array, and the end of that array."""
-        found = np.concatenate([[0], np.cumsum(self.tree[counts], dtype=np.int64)])
-        if (np.diff(found) < 0).any() or found[-1] != self.tree[of].size:
-            raise ProofRejected(f"the counts of the tree's {what} do not fit their number")
-        return found
 
     def _step(self, number: int) -> _Step:
         tree = self.tree
@@ -428,6 +426,64 @@ class _Tree:
             delta = sum((x * int(self.signs[row]) for row, x in beta.items()), Fraction(0))
             total -= max(delta * Fraction(node.low), delta * Fraction(node.high))
         return self.data.least_square(beta, total) if total > 0 else (0.0, 0.0)
+
+
+def _ends(tree: Tree, counts: str, of: str, what: str) -> Integers:
+    """The first entry of each node, bound or block in another array, and the end of that array."""
+    found = np.concatenate([[0], np.cumsum(tree[counts], dtype=np.int64)])
+    if (np.diff(found) < 0).any() or found[-1] != tree[of].size:
+        raise ProofRejected(f"the counts of the tree's {what} do not fit their number")
+    return found
+
+
+def _blocks_bound(problem: Problem) -> float:
+    """Return the sum of what trees of blocks prove, each with its share of the squared norm.
+
+    A block is the problem in which other rows have no weight, and others cost more.
+    """
+    proof, statement, tree = problem.proof, problem.statement, problem.proof.tree
+    if problem.kernel is not None or problem.has("k") or problem.formulation == "ramp":
+        raise ProofRejected(
+            "blocks are about linear machines and losses that are counted at a price"
+        )
+    # As many as bytes tell apart.
+    shares = [Fraction(share) for share in tree["share"][:257].tolist()]
+    if not 0 < len(shares) <= 256 or min(shares) <= 0 or sum(shares) > 1:
+        raise ProofRejected(
+            "the shares of the blocks, 256 at most, must be positive, and their sum at most 1"
+        )
+    if tree["block"].max() >= len(shares):
+        raise ProofRejected("a row is in a block that there is not")
+    whole, name = Fraction(0), "C" if problem.free else "lam"
+    for number, (share, own) in enumerate(zip(shares, _trees(tree), strict=True)):
+        weight = np.where(tree["block"] == number, statement.weighted, 0.0)
+        price = _below(Fraction(problem.number(name)) / share)
+        if weight.any() and price > 0.0:
+            about = replace(statement, weight=weight, hyperparameters={name: price})
+            block = Problem(replace(proof, statement=about, tree=own), problem.X, problem.codes)
+            whole += share * Fraction(max(_Tree(block, _Vectors(block)).bound(), 0.0))
+    return max(_below(whole), 0.0)
+
+
+def _trees(tree: Tree) -> Iterator[dict[str, Any]]:
+    """Yield the tree of each block."""
+    nodes = _ends(tree, "nodes", "branch", "nodes")
+    bounds = _ends(tree, "bounds", "upper", "bounds")[nodes]
+    ends = {"branch": nodes, "bounds": nodes}
+    for entry, what, names in (
+        ("flip", "marks", ("flip_row",)),
+        ("beta", "multipliers", ("beta_row", "beta")),
+    ):
+        first = _ends(tree, f"{entry}_count", names[0], what)[bounds]
+        ends |= dict.fromkeys(names, first)
+    for number in range(nodes.size - 1):
+        found = {}
+        for name in tree.keys() - {"nodes", "share", "block", "centre"}:
+            begin, end = ends.get(name, bounds)[number : number + 2]
+            found[name] = tree[name][begin:end]
+        if "centre" in tree:
+            found["centre"] = tree["centre"][number]
+        yield found
 
 
 def _distinct(rows: Floats, weight: Floats) -> tuple[Integers, Floats]:

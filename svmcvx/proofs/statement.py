@@ -178,6 +178,13 @@ SETS: Final[Arrays] = {
     "paid": ("tree supports",),
     **{name: CELLS[name] for name in ("support_count", "support_row", "support_alpha", "centre")},
 }
+# Trees of blocks of the rows, one after the other.
+BLOCKS: Final[Arrays] = {
+    **{name: shape for name, shape in TREE.items() if name != "price"},
+    "centre": ("tree blocks", "d"),
+    **dict.fromkeys(("nodes", "share"), ("tree blocks",)),
+    "block": ("n",),
+}
 ONLY_WITH: Final[Mapping[str, set[str]]] = {
     "price": {"budget"},
     "side": {"free"},
@@ -187,11 +194,11 @@ ONLY_WITH: Final[Mapping[str, set[str]]] = {
 # Arrays of records that hold integers.
 WHOLE: Final = (
     *("branch", "bounds", "flip_count", "flip_row", "beta_count", "beta_row", "side"),
-    *("exponent", "support_count", "support_row"),
+    *("nodes", "exponent", "support_count", "support_row"),
 )
 DTYPES: Final[Mapping[str, str]] = {
     "model.support": "<i8",
-    **dict.fromkeys(("dual.code", "scores.label", "tree.cut"), "|u1"),
+    **dict.fromkeys(("dual.code", "scores.label", "tree.cut", "tree.block"), "|u1"),
     **{f"tree.{name}": "<i4" for name in WHOLE},
 }
 
@@ -544,7 +551,7 @@ def require_arrays(
         models = [{**model, **spread} for model in models for spread in spreads]
     coded = linear and form.hyperparameters is COSTS and numbers["p"] == 1
     has = {statement.intercept, "linear" if linear else "", "budget" if "k" in numbers else ""}
-    searched = (TREE, CELLS, SETS) if known.counting and kind == "enumeration" else ()
+    searched = (TREE, CELLS, SETS, BLOCKS) if known.counting and kind == "enumeration" else ()
     trees = [
         {entry: letters for entry, letters in record.items() if ONLY_WITH.get(entry, set()) <= has}
         for record in searched

@@ -3,7 +3,9 @@
 import json
 import math
 
+from svmcvx.proofs.format import VERSIONS
 from svmcvx.proofs.statement import (
+    BLOCKS,
     CELLS,
     FORMULATIONS,
     KERNELS,
@@ -64,6 +66,19 @@ def forms():
             yield {"properties": parts | ({} if name in SCORED else {"test": False})}
 
 
+def versions():
+    """The version, by the arrays that a file has."""
+    rule = {"properties": {"version": {"const": 2}}}
+    for number in sorted({*VERSIONS.values()}):
+        having = [{"required": [name]} for name, own in VERSIONS.items() if own == number]
+        rule = {
+            "if": {"properties": {"arrays": {"anyOf": having}}},
+            "then": {"properties": {"version": {"const": number}}},
+            "else": rule,
+        }
+    return rule
+
+
 def header_schema(_=""):
     number = {"anyOf": [{"type": "number"}, NULL]}
     kernels = (
@@ -93,7 +108,7 @@ def header_schema(_=""):
             name: described(dtype_of(name))
             for name in (
                 *("model.support", "dual.code", "scores.label"),
-                *(f"tree.{name}" for name in {**TREE, **CELLS, **SETS}),
+                *(f"tree.{name}" for name in {**TREE, **CELLS, **SETS, **BLOCKS}),
             )
         },
         "patternProperties": {
@@ -106,7 +121,7 @@ def header_schema(_=""):
     whole = record(
         {
             "format": {"const": "svmcvx-proof"},
-            "version": {"enum": [2, 3]},
+            "version": {"enum": [2, *sorted({*VERSIONS.values()})]},
             "statement": record(statement),
             "claim": record(claim),
             "arrays": arrays,
@@ -120,16 +135,10 @@ def header_schema(_=""):
     )
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "header.json of a proof, versions 2 and 3",
+        "title": "header.json of a proof, versions 2 to 4",
         **whole,
         "oneOf": list(forms()),
-        "if": {
-            "properties": {
-                "arrays": {"anyOf": [{"required": ["tree.cut"]}, {"required": ["tree.paid"]}]}
-            }
-        },
-        "then": {"properties": {"version": {"const": 3}}},
-        "else": {"properties": {"version": {"const": 2}}},
+        **versions(),
     }
     return f"{lines(schema, 3)}\n"
 

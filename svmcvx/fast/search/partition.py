@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import Executor
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,16 @@ from svmcvx.arrays import Bools, Floats
 from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.state import CountingSearch
 from svmcvx.fast.search.tree import BranchAndBound, RoundSearch
-from svmcvx.formulations.base import bound_space
+from svmcvx.formulations.base import bound_space, full_entry
 from svmcvx.formulations.indicator.statement import L0
 from svmcvx.formulations.signed_rows import violated
 from svmcvx.solution import Status
 
 # Rows of the first blocks, for each column and besides; more observations are not partitioned.
 ROWS, MORE_ROWS, MOST = 4, 20, 3000
-# Gap at which a block has ended, and the work of a block, at first.
-GAP, WORK = 1e-4, 5e8
+# Gap at which a block has ended, the work of a block, at first, and rounds of two blocks that end
+# without a better bound, after which the search ends.
+GAP, WORK, IDLE = 1e-4, 5e8, 10
 # Points by which blocks are balanced, and the new ones of a block; pairs of rows that are looked
 # at, and the work of a pair and point.
 POINTS, NEW, SWAPS, SWAP_WORK = 400, 40, 20_000, 50.0
@@ -52,7 +54,9 @@ class Partition(RoundSearch):
         n, columns = search.statement.geometry.G.shape
         wanted = max(round(n / (ROWS * columns + MORE_ROWS)), 2)
         self.count, self.limit = min(wanted, *(side.size for side in self.sides)), WORK
-        self.block = np.zeros(0, dtype=np.intp)
+        self.block, self.idle = np.zeros(0, dtype=np.intp), 0
+        # The blocks of the best bound, and the search of each.
+        self.proved_by: tuple[NDArray[np.intp], list[BranchAndBound]] = self.block, []
         # Points: the squared norm, and the weight of each row that it drops.
         best = search.best
         assert best is not None  # noqa: S101 - without a budget constant scores are feasible
@@ -74,17 +78,44 @@ class Partition(RoundSearch):
             self.block = self._spread()
         self._balance()
         members = [np.flatnonzero(self.block == number) for number in range(self.count)]
-        lower, ended = zip(*[self._bounded(rows, pool) for rows in members], strict=True)
-        mean = math.fsum(lower) / self.count * (1.0 - 2.0**-40)
-        self.queue = [(max(self.open_bound, mean * self.search.unit),)]
+        trees, ended = zip(*[self._bounded(rows, pool) for rows in members], strict=True)
+        bounds = [tree.search.bound for tree in trees]
+        lower = math.fsum(bound.value - bound.allowance for bound in bounds)
+        mean = lower / self.count * (1.0 - 2.0**-40) * self.search.unit
+        if mean > self.open_bound:
+            self.queue, self.proved_by = [(mean,)], (self.block.copy(), [*trees])
+            self.idle = 0
         if not all(ended):
             self.limit *= 2.0
         elif self.count > 2:
             self.count -= 1
-        return self._end_round()
+        else:
+            self.idle += 1
+        status = self._end_round()
+        return Status.NUMERICAL if status is None and self.idle > IDLE else status
 
-    def _bounded(self, rows: NDArray[np.intp], pool: Executor) -> tuple[float, bool]:
-        """Return a bound on a block, and whether it is the optimum; collect points."""
+    @property
+    def proof(self) -> dict[str, NDArray[Any]]:
+        """Arrays that prove the bound, the trees of the blocks one after the other."""
+        block, trees = self.proved_by
+        found = [tree.proof for tree in trees]
+        if not (found and all(found)):
+            return {}
+        arrays = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        if "centre" in arrays:
+            arrays["centre"] = arrays["centre"].reshape(len(trees), -1)
+        share = 1.0 / len(trees)
+        if Fraction(share) * len(trees) > 1:
+            share = math.nextafter(share, 0.0)
+        rows = full_entry(block.astype(np.float64), self.search.statement.space.data)
+        return arrays | {
+            "nodes": np.array([one["branch"].size for one in found], dtype=np.int32),
+            "share": np.full(len(trees), share),
+            "block": rows.astype(np.uint8),
+        }
+
+    def _bounded(self, rows: NDArray[np.intp], pool: Executor) -> tuple[BranchAndBound, bool]:
+        """Return the search of a block, and whether it has ended; collect points."""
         search, whole = self.search, self.search.statement
         space, data = whole.space, whole.space.data
         name, rule = ("C", "free") if isinstance(whole, L0) else ("lam", "penalised")
@@ -103,13 +134,16 @@ class Partition(RoundSearch):
         costs = self.norms * whole.half + price * self.dropped[:, rows].sum(axis=1)
         starts = self.dropped[np.argsort(costs, kind="stable")[:NEW]][:, rows[inner.first]] == 0
         exchange.begin([np.ones(inner.first.size, dtype=np.bool_), *starts])
-        tree = BranchAndBound(inner, self.settings, exchange)
-        tree.record = None
+        # The record of all blocks is no larger than that of one search.
+        settings = replace(self.settings, record=self.settings.record / self.count)
+        tree = BranchAndBound(inner, settings, exchange)
         status = tree.run(pool, self.limit)
+        tree.queue.clear()
+        self.nodes += tree.nodes
         self.work += tree.work + exchange.work
         near = sorted(exchange.good.values(), key=lambda one: one[0])[:NEW]
         self._add([*filter(None, (self._margins(inner, kept) for _, kept in near))])
-        return inner.bound.value - inner.bound.allowance, status is Status.OPTIMAL
+        return tree, status is Status.OPTIMAL
 
     def _margins(self, inner: CountingSearch, kept: Bools) -> tuple[float, Floats] | None:
         """Return the squared norm of the point that keeps a set of a block, and all margins."""

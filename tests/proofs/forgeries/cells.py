@@ -38,6 +38,16 @@ def rescaled(size):
     return change
 
 
+def short_rows(file):
+    """Double the price, so that it overflows, of rows in whose units it would not."""
+    file.X = file.X * 2.0**-200
+    file.statement.update(fingerprint=sx.proofs.fingerprint(file.X, file.y))
+    optimum = rescaled(3e-308)(file)
+    file.arrays |= {"tree.centre": np.zeros(2), "tree.below": np.array(1e6)}
+    file.claim.update(lower=4e5)
+    return optimum
+
+
 def kernel_machine(file):
     """Cells of a kernel."""
     said("statement.kernel", {"name": "rbf", "gamma": 0.5})(file)
@@ -52,6 +62,7 @@ FORGERIES = [
     ("cells below no value", "cells", arrays(tree__below=0.0), "value that the cells are about"),
     ("weights whose sum overflows", "cells", rescaled(1.7e308), "sum above 0 and below 2.1000"),
     ("a price that overflows", "cells", rescaled(3e-308), "keep no row of a class"),
+    ("a price that overflows, of short rows", "cells", short_rows, "keep no row of a class"),
     ("a cell less", "cells", cut(lambda cuts: cuts[:-1]), "ends before its last cell"),
     ("a cell more", "cells", cut(lambda cuts: np.append(cuts, 255)), "cells behind its last one"),
     (

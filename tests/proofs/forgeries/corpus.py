@@ -12,8 +12,8 @@ from .archive import File
 from .honest import honest
 
 ROOMS = (
-    *("containers", "headers", "arrays", "points", "trees", "cells", "sets", "kernels"),
-    "scores",
+    *("containers", "headers", "arrays", "points", "trees", "cells", "sets", "blocks"),
+    *("kernels", "scores"),
 )
 
 

@@ -83,6 +83,8 @@ SOLUTIONS: dict[str, tuple[Callable[[], Any], np.ndarray, np.ndarray]] = {
     "l0": (lambda: _l0(1.0), *SMALL),
     "l0 rbf": (lambda: _l0(2.0, kernel=RBF), *SMALL),
     "cells": (lambda: FAST.l0(FEW, FEW_Y, C=5.0, method="directions"), *SMALL),
+    "blocks": (lambda: FAST.l0(X, Y, C=1.0, method="partition", max_iter=2), *TWO),
+    "blocks 0-1": (lambda: FAST.zero_one(X, Y, lam=1.0, method="partition", max_iter=2), *TWO),
     "cells k": (lambda: FAST.zero_one(X, Y, k=4.0, method="directions"), *TWO),
     "sets": (_sets, X3, Y),
     "m3svm": (lambda: FAST.m3svm(*THREE, lam=0.1, p=2.0, loss="hinge"), *THREE),

@@ -121,6 +121,26 @@ def rounded_kernel(file):
     file.claim.update(lower=1e9, upper=None)
 
 
+def overflowing(file):
+    """Twice the price overflows, and would not in units of the rows; all pairs of rows conflict."""
+    file.X, file.y = np.array([[1.0], [1.0], [2.0], [2.0]]) * 2.0**-300, np.array([1, -1, 1, -1])
+    price, weight = 1.7e308, np.full(4, 1e-300)
+    file.statement.update(
+        rows=4,
+        columns=1,
+        hyperparameters={"C": price},
+        fingerprint=sx.proofs.fingerprint(file.X, file.y),
+    )
+    file.arrays = {"model.coef": np.array([1e95]), "model.intercept": np.array(1.0)}
+    file.arrays |= {"statement.weight": weight}
+    bounds = {"bounds": [1, 0, 1, 0, 0], "upper": [1e180] * 2, "side": [0, 0], "at": [0.0, 0.0]}
+    counts = {"flip_count": [0, 0], "flip_row": [], "beta_count": [0, 2], "beta_row": [0, 1]}
+    tree(file, branch=[0, 1, -1, -1, -1], **bounds, **counts, beta=[1.0, 1.0])
+    file.arrays["tree.centre"] = np.zeros(1)
+    file.claim.update(lower=1e9, upper=None)
+    return 2.0 * weight[0] * price
+
+
 HUGE = {"name": "polynomial", "degree": 1000, "gamma": 50.0, "coef0": 10.0}
 LARGE = both(said("statement.kernel", HUGE), claims(upper=None))
 PRICES = both(times("tree.price", 1e6, all_of_them=True), more)
@@ -146,6 +166,7 @@ FORGERIES = [
         for upper in (0.0, 5e-324, 1e300)
     ),
     ("a leaf alone", "zero_one", a_leaf_alone, LESS),
+    ("a price that overflows, of a tree", "l0", overflowing, LESS),
     ("a negative price", "zero_one k", put("tree.price", -1, -1.0), "must not be negative"),
     ("a price of the budget for each loss", "zero_one k", PRICES, f"{LESS}|objective"),
     ("both children keep", "zero_one", both(both_keep, more), f"{LESS}|ends before|behind"),
