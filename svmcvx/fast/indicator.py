@@ -451,15 +451,15 @@ class _Run:
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.
 
-        Of those that end, the one that has proved more has longer turns.
+        Whole turns have the search that has proved the most and the first of those that end.
         """
         running = list(self.searches)
         while True:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
-                lag = 1.0 if search is running[0] else LAG
-                # A search that never ends rarely overtakes the best bound: its turns are shorter.
-                lag *= 1.0 if search.ends or search is self.searched else LAG
+                # A search that never ends rarely overtakes the best bound.
+                lag = LAG if search.ends else LAG * LAG
+                lag = 1.0 if search in (running[0], self.searched) else lag
                 status = search.run(pool, turn / lag)
                 left = math.isfinite(min(search.open_bound, search.unresolved))
                 if status is Status.NUMERICAL and left and len(running) > 1:

@@ -51,7 +51,7 @@ NEAR = 1.3
 # z up to which the local search keeps rows at first.
 STARTS = 1e-6, 0.5
 # The search ends where this many rounds raise the bound by a smaller share than this.
-SLOW, RISE = 10, 2e-3
+SLOW, RISE = 10, 2e-4
 # Work of a call of least squares, and that of the program for each entry and set, in the unit of
 # the tree's: about the same time.
 CALL, LP_WORK = 3e4, 7.0
