@@ -16,8 +16,9 @@ from svmcvx.system.deadline import stop_flag
 
 # Lengths of random moves, relative to the point's norm, and the margins of rows kept there.
 MOVES, MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7])
-# The constant feature that stands for a free intercept, in units of the longest row.
-FREE_INTERCEPT = 1e3
+# The constant feature that stands for a free intercept, in units of the longest row. The squared
+# intercept costs a thousandth of the squared norm or less; a larger feature hides how rows differ.
+FREE_INTERCEPT = 30.0
 # Number of columns of the factor from which margins come from the Gram matrix.
 GRAM_COLUMNS = 16
 # Number of random moves of the incumbent without an improvement, besides as many as there were up

@@ -44,7 +44,7 @@ def _append(H, gram, i, members, count, L, alpha):
     for a in range(count):
         rest -= row[a] * row[a]
     # The share of the squared length outside of the span.
-    if rest <= 1e-10 * whole or count == r:
+    if rest <= 1e-13 * whole or count == r:
         backward(L, count, row)
         return False
     row[count] = rest**0.5
