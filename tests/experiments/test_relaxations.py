@@ -6,6 +6,7 @@ import pytest
 
 import svmcvx as sx
 from svmcvx.system import clock
+from tests.fast.test_partition import exact_blocks
 from tests.system.test_deadline import Ticking
 
 X, Y = sx.synthetic.outlier_data(14, 2, sigma=0.6, outliers="spread", seed=4)
@@ -67,6 +68,13 @@ def test_every_column_is_the_value_of_its_relaxation():
             "perspective": perspective(lam),
             "conic": conic(lam),
         }
+        blocks = sx.fast.zero_one(
+            X, Y, lam=lam, sample_weight=WEIGHT, method="partition", max_iter=4
+        )
+        # Blocks end at a gap of 1e-4.
+        exact = exact_blocks(X, Y, WEIGHT, "0-1", blocks.proof(), lam)
+        assert row["partition"] <= exact
+        values["partition"] = float(exact)
         for name, value in values.items():
             assert row[name] == pytest.approx(value, rel=1e-4), name
             assert row[name] <= row["optimum"]
@@ -87,6 +95,7 @@ def test_a_kernel_and_its_gram_matrix_have_the_same_bounds():
     one = sx.relaxation_gaps(X, Y, kernel=kernel)
     other = sx.relaxation_gaps(kernel(X), Y, kernel="precomputed")
     np.testing.assert_allclose(one[COLUMNS], other[COLUMNS], rtol=1e-4)
+    assert one["partition"].isna().all()
 
 
 def test_bounds_hold_at_a_time_limit():
@@ -94,7 +103,7 @@ def test_bounds_hold_at_a_time_limit():
     with clock.substituted(Ticking(50)):
         row = sx.relaxation_gaps(A, labels, lam=5.0, time_limit=60.0).iloc[0]
     assert row["at_least"] <= row["optimum"]
-    assert (row[COLUMNS] <= row["optimum"]).all()
+    assert (row[[*COLUMNS, "partition"]] <= row["optimum"]).all()
 
 
 @pytest.mark.parametrize("lam", [0.0, [1.0, -1.0], "one"])
