@@ -20,7 +20,7 @@ from typing import Any
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.errors import no_attribute
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 # Names by the modules that define them, which are imported at the first use of a name: cvxpy takes
 # most of a second, and the command line needs no cvxpy to report a typing error. Those before a bar

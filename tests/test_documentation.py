@@ -276,11 +276,13 @@ def test_the_citation_file_is_whole_and_of_this_version():
     assert citation["authors"] == [{"name": "The svmcvx developers"}]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert citation["license"] == project["license"]
-    assert citation["version"] == sx.__version__
-    latest = re.search(
-        r"^## \[([\d.]+)\] - ([\d-]+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE
+    headings = re.findall(
+        r"^## \[([\d.]+)\] - ([\w-]+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE
     )
-    assert latest.groups() == (sx.__version__, str(citation["date-released"]))
+    (newest, when), *_ = headings
+    assert sx.__version__ == (f"{newest}.dev0" if when == "Unreleased" else newest)
+    released = next(heading for heading in headings if heading[1] != "Unreleased")
+    assert released == (citation["version"], str(citation["date-released"]))
 
 
 # Claims and the tests that hold them

@@ -4,6 +4,7 @@
 
 import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import jupytext
@@ -85,3 +86,42 @@ def test_a_notebook_is_text_with_a_title(path):
     first, *_ = jupytext.read(path).cells
     assert first.cell_type == "markdown"
     assert first.source.startswith("# ")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("small", [True, False])
+def test_the_site_shows_a_notebook_without_what_the_tests_need(path, small, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER.parent / "docs" / "_ext")
+    read_cell = import_module("tutorial_cells").read_cell
+    cells = [cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code"]
+    pages = [read_cell(cell, small=small) for cell in cells]
+    shown, unseen = ("\n".join(texts) for texts in zip(*pages, strict=True))
+    assert "SMALL" not in shown + unseen
+    assert {type(node) for node in ast.parse(unseen).body} <= {ast.Assert}
+    # Every statement is there once, in order, with one of its sizes.
+    whole = ast.parse("\n".join(cells))
+    kept = [node for node in OneSize(small).visit(whole).body if not is_about_sizes(node)]
+    plain = [ast.dump(node) for node in kept if not isinstance(node, ast.Assert)]
+    if "import os\n" not in shown:
+        plain.remove(ast.dump(ast.parse("import os").body[0]))
+        assert "os." not in shown
+    assert [ast.dump(node) for node in ast.parse(shown).body] == plain
+    asserted = [ast.dump(node) for node in kept if isinstance(node, ast.Assert)]
+    assert [ast.dump(node) for node in ast.parse(unseen).body] == asserted
+
+
+class OneSize(ast.NodeTransformer):
+    """Replace ``a if SMALL else b`` by one of them."""
+
+    def __init__(self, small):
+        self.small = small
+
+    def visit_IfExp(self, node):
+        self.generic_visit(node)
+        if getattr(node.test, "id", "") == "SMALL":
+            return node.body if self.small else node.orelse
+        return node
+
+
+def is_about_sizes(node):
+    return isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "SMALL"

@@ -16,7 +16,9 @@ from importlib import import_module
 from pathlib import Path
 
 import jupytext
+import nbformat
 from citations import CITED
+from tutorial_cells import read_cell
 
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
@@ -148,8 +150,8 @@ def run_as():
     if "SVMCVX_SMALL" in os.environ:
         return (
             "```{warning}\nThis copy of the page was computed in small: fewer rows, fewer values,"
-            " fewer repetitions than its code has by default. Its text speaks of the full run, so"
-            " that numbers differ. `make site` runs it in full.\n```"
+            " fewer repetitions. Its text speaks of the full run, so that numbers differ. `make"
+            " site` runs it in full.\n```"
         )
     return (
         "```{note}\nRun in full, at version"
@@ -178,13 +180,22 @@ def write_notebooks():
     """
     twins = [(source, page) for source, page in PAGES.items() if page.suffix == ".ipynb"]
     for source, page in twins:
-        notebook = jupytext.read(source)
-        for number, cell in enumerate(notebook.cells):
-            cell["id"] = f"cell-{number}"
+        notebook, cells = jupytext.read(source), []
+        for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 cell.source = CITED.sub(
                     r"{cite}`\1`", with_links_of_the_site(cell.source, source, page)
                 )
+                cells.append(cell)
+                continue
+            shown, unseen = read_cell(cell.source, small="SVMCVX_SMALL" in os.environ)
+            cells += [{**cell, "source": shown}] if shown else []
+            hidden = {"metadata": {"tags": ["remove-cell"]}, "source": unseen}
+            cells += [{**cell, **hidden}] if unseen else []
+        notebook.cells = [
+            nbformat.from_dict({**cell, "id": f"cell-{number}"})
+            for number, cell in enumerate(cells)
+        ]
         title, _, rest = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n{run_as()}\n{rest}"
         write(page, jupytext.writes(notebook, fmt="ipynb"))

@@ -54,10 +54,7 @@ def load(given: Given, name: str | None = None) -> Dataset:
     """Load the data set that a command names."""
     from svmcvx.datasets import load as load_data_set
 
-    columns: dict[str, Any] = {
-        name: [column for text in given[name] or () for column in text.split(",")]
-        for name in ("drop", "keep")
-    }
+    columns: dict[str, Any] = {name: ",".join(given[name] or ()) for name in ("drop", "keep")}
     data = load_data_set(name or given.data, **columns, **given.of("data_dir target n_features"))
     return data.without_missing() if given.get("missing") == "drop" else data
 

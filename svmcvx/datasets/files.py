@@ -308,8 +308,8 @@ def _refuse(features: pd.DataFrame, name: str, keep: Sequence[str]) -> None:
         them = "them" if len(refused) > 1 else "it"
         said = listed(f"column {column!r} {reasons[column]}" for column in refused)
         raise DataError(
-            f"{name}: {said}; leave {them} out by drop={refused!r}, make numbers of {them}, or use"
-            f" {them} as features, text as categories, by keep={refused!r}"
+            f"{name}: {said}; load it without {them}, by drop={refused!r}, make numbers of {them},"
+            f" or use {them} as features, text as categories, by keep={refused!r}"
         )
 
 

@@ -176,8 +176,8 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     *,
     target: str | None = None,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
+    drop: Sequence[str] | str = (),
+    keep: Sequence[str] | str = (),
     n_features: int | None = None,
 ) -> Dataset:
     """Load a data set by name or path, or from a data frame.
@@ -202,9 +202,9 @@ def load(
         Folder of ``.npz`` files, searched first.
     target : str, optional
         Column of the labels in a table; needed for CSV and Parquet files.
-    drop : sequence of str
-        Columns of a table that are omitted.
-    keep : sequence of str
+    drop : sequence of str, or str
+        Columns of a table that are omitted; commas separate them in a str.
+    keep : sequence of str, or str
         Columns of a table that seem to number or name the rows, or hold dates or many texts, but
         are features: text is one-hot encoded.
     n_features : int, optional
@@ -244,12 +244,7 @@ def load(
         )
     if not isinstance(data_dir, str | os.PathLike | None):
         raise DataTypeError(f"data_dir must be a string or a path, got {type(data_dir).__name__}")
-    for argument, columns in (("drop", drop), ("keep", keep)):
-        listed = isinstance(columns, Iterable) and not isinstance(columns, (str, bytes))
-        if not (listed and all(isinstance(column, str) for column in columns)):
-            raise DataTypeError(
-                f"{argument} must be a list of names of columns, as in ['id'], got {columns!r}"
-            )
+    drop, keep = _columns("drop", drop), _columns("keep", keep)
     if frame is not None:
         return read_table(frame, "table", "the data frame", target, drop, keep)
     text = os.fspath(cast("str", name))
@@ -269,6 +264,17 @@ def load(
     if not dash:
         raise DataError(f"{text!r} selects one class only; write two, as in {base}:0-1")
     return found.pair(classes[0] + rest, second)
+
+
+def _columns(argument: str, given: Any) -> list[str]:
+    """Return names of columns from a list, or from a text with commas."""
+    given = [one.strip() for one in given.split(",")] if isinstance(given, str) else given
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, bytes) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise DataTypeError(
+            f"{argument} must be names of columns, as in ['id'] or 'id,date', got {given!r}"
+        )
+    return list(filter(None, names))
 
 
 def _load(name: str, data_dir: Any, read: Callable[[Path], Dataset]) -> Dataset:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, wraps
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
 
 import numpy as np
@@ -53,6 +55,8 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import current, time_limited
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from svmcvx.formulations.problem import FormulationProblem
 
 T = TypeVar("T")
@@ -62,6 +66,16 @@ SHARED: Final = (
     "gamma degree coef0 class_weight multiclass decision_function_shape break_ties n_jobs solver"
     " tol time_limit max_iter cache_size verbose"
 )
+
+
+@cache
+def site() -> str:
+    """Return the address of this version's pages, empty if the distribution was built without."""
+    with suppress(PackageNotFoundError):
+        for url in metadata("svmcvx").get_all("Project-URL") or ():
+            if url.startswith("Documentation, "):
+                return f"{url.removeprefix('Documentation, ')}/{svmcvx.__version__}"
+    return ""
 
 
 @cache
@@ -504,6 +518,18 @@ class CertifiedClassifier(_Fitted):
             f"{type(self).__name__} has no probabilities; those of"
             " sklearn.calibration.CalibratedClassifierCV around it follow from its scores"
         )
+
+    def plot(self, X: Any, y: Any, ax: Axes | None = None) -> Axes:
+        """Draw the decision over two features, or the margins of more (:mod:`svmcvx.plot`)."""
+        from svmcvx import plot
+
+        flat = check_features(X).shape[1] == 2
+        return (plot.decision_regions if flat else plot.margin_distribution)(self, X, y, ax=ax)
+
+    def _get_doc_link(self) -> str:
+        """Return the page of the class, for the HTML of scikit-learn."""
+        own = type(self).__module__.startswith("svmcvx.")
+        return f"{site()}/_api/svmcvx.{type(self).__name__}.html" if own and site() else ""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_svmcvx_version": svmcvx.__version__}

@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
 
 from svmcvx import fast
 from svmcvx.arrays import Floats
@@ -48,6 +49,7 @@ from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement
 from svmcvx.formulations.multiclass.statement import Regulariser, ScoreSpace
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import KernelModel, LinearModel, Model, OneVsModel
+from svmcvx.solution import Solution
 
 if TYPE_CHECKING:
     from svmcvx.formulations.problem import FormulationProblem
@@ -76,10 +78,11 @@ def certify(
     that are not convex (0-1, ramp and l0).
 
     Without it the problem is that of the estimator's parameters. The lower bound is that of its own
-    multipliers (``SVC``, ``NuSVC``, which solves the problem of ``SVC`` at the C of its largest
-    multiplier, of each pair of classes its own), of a solver of this package (its own estimators,
-    ``LinearSVC``), or of the slopes of the losses at the model or after some Newton steps
-    (``penalty="l1"``, ``LogisticRegression``). For multipliers of your own:
+    multipliers (estimators of this package, ``SVC``, ``NuSVC``, which solves the problem of ``SVC``
+    at the C of its largest multiplier, of each pair of classes its own), of a solver of this
+    package (``LinearSVC``, and its own estimators whose multipliers leave a gap above `tol`), or of
+    the slopes of the losses at the model or after some Newton steps (``penalty="l1"``,
+    ``LogisticRegression``). For multipliers of your own:
     ``problem.formulation.certify(model, {"alpha": ...})`` with the problem of a builder.
 
     Parameters
@@ -144,13 +147,14 @@ def certify(
         )
     if isinstance(estimator, Pipeline):
         estimator, X = _last_step(estimator, X)
-    if problem is None and isinstance(estimator, CertifiedClassifier):
+    itself = problem is None and isinstance(estimator, CertifiedClassifier)
+    if itself:
         # The model has the kernel, with its numbers.
         bare = {"kernel": None} if hasattr(estimator, "kernel") else {}
         problem = cast(CertifiedClassifier, clone(estimator)).set_params(**bare)
     if problem is not None:
         stated = _problem_named(problem, hyperparameters)
-        return _certify_any(estimator, X, y, sample_weight, stated, classes)
+        return _certify_any(estimator, X, y, sample_weight, stated, classes, itself)
     if hyperparameters or classes is not None:
         named = ", ".join([*hyperparameters, *(["classes"] if classes is not None else [])])
         raise DataError(f"{named} belong to a problem; name it, as in problem='psvm'")
@@ -421,17 +425,36 @@ def _problem_named(
     return cast(CertifiedClassifier, made.set_params(**hyperparameters))
 
 
+def _has_multipliers(fitted: CertifiedClassifier, X: Features, codes: NDArray[np.intp]) -> bool:
+    """Whether a fitted estimator holds multipliers for rows with labels like these."""
+    check_is_fitted(fitted, "solution_")
+    kept: Any = fitted._codes
+    if getattr(fitted, "shape_fit_", None) != X.shape or not np.array_equal(kept, codes):
+        return False
+    each = fitted.solution_.parts.values() or (fitted.solution_,)
+    return all(one.dual and one.certificate.kind == "convex" for one in each)
+
+
 def _certify_any(
-    model: Any, X: Any, y: Any, sample_weight: Any, estimator: CertifiedClassifier, classes: Any
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    estimator: CertifiedClassifier,
+    classes: Any,
+    itself: bool,
 ) -> Certificate:
     """Return the certificate of a model in any form; of the binary machines of a file their sum."""
     features = check_features(X)
     codes, known = check_labels(y, features.shape[0])
     if not isinstance(model, str | os.PathLike):
         kernel = getattr(estimator, "kernel", None)
-        return _certify_for(
-            estimator, _as_model(model, features, known, classes, kernel), X, y, sample_weight
-        )
+        of = _as_model(model, features, known, classes, kernel), X, y, sample_weight
+        if itself and _has_multipliers(model, features, codes):
+            bounded = _certify_for(clone(estimator), *of, model.solution_)
+            if bounded.is_certified(estimator.tol):
+                return bounded
+        return _certify_for(estimator, *of)
     labels, weight = known[codes], check_weights(sample_weight, codes.size)
     certificates: dict[Any, Certificate] = {}
     found = read_text_model(Path(model), features)
@@ -458,9 +481,14 @@ def _with_bias(estimator: CertifiedClassifier, bias: float | None) -> CertifiedC
 
 
 def _certify_for(
-    estimator: CertifiedClassifier, model: Model, X: Any, y: Any, sample_weight: Any
+    estimator: CertifiedClassifier,
+    model: Model,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    solved: Solution | None = None,
 ) -> Certificate:
-    """Return a model's certificate for an estimator's problem, bounded by its fit."""
+    """Return a model's certificate for a problem, bounded by a solution of it or the fit."""
     members: Sequence[Any] = model.members if isinstance(model, OneVsModel) else (model,)
     several, kernelled = isinstance(model, OneVsModel), isinstance(members[0], KernelModel)
     if kernelled and getattr(estimator, "kernel", None) is None:
@@ -487,15 +515,21 @@ def _certify_for(
             f"the model has the kernel {kernel}, the problem {wanted}; leave out the kernel to"
             " certify the model of a file or of this package for its own"
         )
-    problems = iter([(np.arange(len(labels)), labels)])
+    problems = [(np.arange(len(labels)), labels)]
     if isinstance(model, OneVsModel):
         estimator.set_params(multiclass=model.scheme)
-        problems = parts(labels, model.scheme)
-    solution = estimator._fit(plain).solution_
-    weights = cast(Floats, weighed(plain, estimator.class_weight_).sample_weight)
+        problems = list(parts(labels, model.scheme))
+    if solved is None:
+        solved = estimator._fit(plain).solution_
+        of_class: Any = estimator.class_weight_
+    else:
+        counts = np.bincount(labels.codes, plain.sample_weight, labels.classes.size)
+        of_class = estimator._weights_of_classes(labels.classes, counts)
+        of_class = np.ones(labels.classes.size) if of_class is None else of_class
+    weights = cast(Floats, weighed(plain, of_class).sample_weight)
     found = {}
     for (key, bounded), member, (rows, part) in zip(
-        (solution.parts or {None: solution}).items(), members, problems, strict=True
+        (solved.parts or {None: solved}).items(), members, problems, strict=True
     ):
         lower, kind = bounded.certificate.lower, bounded.certificate.kind
         if lower is None or kind == "local":

@@ -412,10 +412,10 @@ def compare(
         ``LinearSVC`` and ``LogisticRegression`` have the interval of :func:`svmcvx.certify`, other
         models none. Pipelines, and searches over them, get the rows of `X` as they are, with text,
         categories and missing values; `scale` and `missing` are for the other models.
-    X : array-like, data frame or sparse matrix of shape (n, d); or Dataset or str, without `y`
-        Features; or a data set, or its name for :func:`svmcvx.datasets.load`.
-    y : array-like of shape (n,), optional
-        Labels of two or more classes.
+    X : array-like, data frame or sparse matrix of shape (n, d); or Dataset, str or path
+        Features; or a data set, or its name or file for :func:`svmcvx.datasets.load`.
+    y : array-like of shape (n,) or str, optional
+        Labels of two or more classes; of a file or data frame the column that holds them.
     split : float
         Share held out, 0.3 by default; 0 trains on everything.
     tune : mapping, optional
@@ -491,7 +491,7 @@ def compare(
     how: dict[str, Any] = {"scale": scale, "missing": missing, "tol": tol, "seed": seed, "cv": cv}
     protocol = Protocol(repeats=1, metrics=metrics, guarantee=guarantee, **how)
     tuned, limit = grids(named, tune), check_time_limit(time_limit)
-    data = observed(named, missing, *(fit.parts_of(X) if y is None else (X, y)))
+    data = observed(named, missing, *fit.parts_of(X, y))
     rows = np.arange(data.labels.size)
     train, test = next(Split(split).parts(data.labels, seed)) if split else (rows, rows[:0])
     how = {"proofs": None if proofs is None else fit.check_folder(proofs), "protocol": protocol}

@@ -131,19 +131,22 @@ class Observations:
         return self.numbers if is_pairwise(model) else prepared
 
 
-def parts_of(data: Any, data_dir: Any = None) -> tuple[Any, ...]:
-    """Return features, labels and perhaps names of columns of a data set, its name, or a pair."""
-    if isinstance(data, (str, os.PathLike)):
-        data = load(data, data_dir)
+def parts_of(data: Any, y: Any = None, data_dir: Any = None) -> tuple[Any, ...]:
+    """Return features, labels and perhaps names of columns of a data set, its name, or a pair; `y`
+    may be the labels, or the column of a file or data frame that holds them.
+    """
+    if y is None and isinstance(data, (tuple, list)) and len(data) == 2:
+        data, y = data
+    if isinstance(y, str) or (y is None and isinstance(data, (str, os.PathLike))):
+        data, y = load(data, data_dir, target=y), None
+    if y is not None:
+        return data, y
     if isinstance(data, Dataset):
         return data.X, data.y, data.feature_names
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise DataTypeError(
-            "data must be the name of a data set, a Dataset, or features and labels (X, y), got a"
-            f" {type(data).__name__}; for a data frame with its labels pass"
-            " svmcvx.datasets.load(frame, target='…')"
-        )
-    return tuple(data)
+    raise DataTypeError(
+        "data must be the name of a data set, a Dataset, or features and labels (X, y), got a"
+        f" {type(data).__name__}; for a data frame or a file name the column of the labels, as y"
+    )
 
 
 def observations(missing: str, X: Any, y: Any, names: Sequence[str] = ()) -> Observations:

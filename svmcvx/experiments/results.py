@@ -298,25 +298,35 @@ class Study:
     # Files
 
     def latex(
-        self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3
+        self,
+        path: str | os.PathLike[str] | None = None,
+        metric: str | Sequence[str] | None = None,
+        digits: int = 3,
     ) -> str:
-        """Return the table of a metric for LaTeX with booktabs, written to `path` if that is given.
+        """Return the table of a metric, or of several in turn, as LaTeX; `path` gets it too.
 
         Bold are the best of a row, and those without a significant difference from it in the
         corrected t-test at 0.05; a dagger marks models that predict one class only on some split.
         """
-        table, bold = self.table(metric, digits), self.leaders(metric, digits)
-        rows = tables.latex_rows(table, bold.reindex(table.index, fill_value=False))
-        if len(table) > len(self.datasets):
-            rows.insert(-1, [r"\midrule"])
-        whole = rf"\multicolumn{{{len(self.models) + 1}}}{{l}}{{%s}} \\"
-        if table.map(lambda cell: tables.ONE_CLASS_MARK in cell).any(axis=None):
+        names = [self._metric(metric)] if metric is None or isinstance(metric, str) else metric
+        rows: list[list[str]] = []
+        marked, whole = False, rf"\multicolumn{{{len(self.models) + 1}}}{{l}}{{%s}} \\"
+        for name in names:
+            table, bold = self.table(name, digits), self.leaders(name, digits)
+            block = tables.latex_rows(table, bold.reindex(table.index, fill_value=False))
+            if len(table) > len(self.datasets):
+                block.insert(-1, [r"\midrule"])
+            if name in self.with_exact():
+                said = "of every optimal machine, mean of the intervals"
+                block.append([r"\midrule " + whole % said])
+                block += tables.latex_rows(self.exact(name))
+            if rows:
+                block.insert(0, [r"\midrule " + whole % tables.escaped(name)])
+            marked |= bool(table.map(lambda cell: tables.ONE_CLASS_MARK in cell).any(axis=None))
+            rows += block
+        if marked:
             rows.append([whole % r"$^{\dagger}$ predicts one class only on some split"])
-        name = self._metric(metric)
-        if name in self.with_exact():
-            rows.append([r"\midrule " + whole % "of every optimal machine, mean of the intervals"])
-            rows += tables.latex_rows(self.exact(metric))
-        header = [tables.escaped(one) for one in (name, *self.models)]
+        header = [tables.escaped(one) for one in (names[0], *self.models)]
         return tables.written(tables.booktabs(header, rows, "l" + "c" * len(self.models)), path)
 
     def diagram(self, path: str | os.PathLike[str], metric: str | None = None) -> None:

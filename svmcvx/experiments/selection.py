@@ -279,7 +279,8 @@ def select(
         names. The path follows the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
         ``lam2``, ``p``, ``D``, ``eps`` that takes most values.
     X, y : of the same types
-        As for ``fit`` of the estimator; or a data set, or its name, without `y`.
+        As for ``fit`` of the estimator; or a data set, or its name, without `y`; or a file or data
+        frame, and the column of the labels.
     cv : int, splitter or iterable of (train, test)
         Stratified folds for a number; 5 by default.
     scoring : str or callable, optional
@@ -352,7 +353,7 @@ def select(
         raise DataError(f"estimator must be one estimator such as PSVMClassifier(), got {given!r}")
     tol = check_number(tol, "tol", "(0, inf)")
     candidates = _candidates(estimator, grid)
-    X, y = parts_of(X)[:2] if y is None else (X, y)
+    X, y = parts_of(X, y)[:2]
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
         X, y, groups = indexable(X, np.asarray(y), groups)

@@ -137,11 +137,12 @@ class Store:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, key TEXT UNIQUE"
-                    " NOT NULL, kind TEXT NOT NULL, row TEXT NOT NULL)"
-                )
                 connection.execute("COMMIT")
+            # Files of version 0.3 have another table, of rows of another form.
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS finished (number INTEGER PRIMARY KEY, key TEXT UNIQUE"
+                " NOT NULL, row TEXT NOT NULL)"
+            )
             # A commit is on the disk, not with the system only.
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -163,17 +164,17 @@ class Store:
             raise DataError(f"store {self.path} cannot be read ({error})") from None
 
     def __len__(self) -> int:
-        return sum(count for (count,) in self._select("SELECT count(*) FROM rows"))
+        return sum(count for (count,) in self._select("SELECT count(*) FROM finished"))
 
     def found(self, keys: Iterable[str]) -> dict[str, Row]:
-        query = "SELECT key, row FROM rows WHERE key IN (SELECT value FROM json_each(?))"
+        query = "SELECT key, row FROM finished WHERE key IN (SELECT value FROM json_each(?))"
         rows = self._select(query, json.dumps(list(keys)))
         return {key: json.loads(row) for key, row in rows}
 
     def add(self, key: str, row: Mapping[str, Any], *, again: bool = False) -> None:
         """Write a row, but for entries ``_…``, to disk; an older one stays unless `again`."""
         older = "UPDATE SET row = excluded.row" if again else "NOTHING"
-        query = f"""INSERT INTO rows (key, kind, row) VALUES (?, '', ?)
+        query = f"""INSERT INTO finished (key, row) VALUES (?, ?)
             ON CONFLICT (key) DO {older}"""  # noqa: S608 - words of our own
         kept = {name: value for name, value in row.items() if not name.startswith("_")}
         try:

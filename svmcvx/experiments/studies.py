@@ -237,7 +237,7 @@ def _loaded(
                 f"datasets names {name!r} twice; pass a mapping with names of their own"
             )
         try:
-            data = observed(models, protocol.missing, *fit.parts_of(one, data_dir))
+            data = observed(models, protocol.missing, *fit.parts_of(one, data_dir=data_dir))
             numbers, split = data.numbers, splits.get(name, splits["default"])
             if protocol.scale_by == "all" and not isinstance(numbers, DataError):
                 for _, step in fit.preparation(protocol.scale, protocol.missing, data.table):

@@ -166,6 +166,10 @@ class SummaryTable(CertifiedTable):
         """Return the lines below them."""
         return []
 
+    def to_latex(self, buf: Any = None, **how: Any) -> Any:
+        """Return :meth:`latex`; with arguments of pandas its table of all columns."""
+        return super().to_latex(buf, **how) if how or not self._is_summary else self.latex(buf)
+
     def __repr__(self) -> str:
         if not self._is_summary:
             return super().__repr__()

@@ -196,7 +196,7 @@ def test_warnings_about_a_table_are_lines(run):
     assert "--target must name the column of the labels in t.csv; it has id," in run(line)[2]
     code, _, err = run(f"{line} --target y")
     assert (code, len(err.splitlines())) == (2, 1)
-    assert "leave them out by --drop id,day, make numbers" in err
+    assert "load it without them, by --drop id,day, make numbers" in err
     assert "by --keep id,day" in err
     line += " --drop day"
     code, _, err = run(f"{line} --target y --drop id")

@@ -148,11 +148,14 @@ def test_columns_that_name_rows_are_refused_unless_they_are_named(tmp_path):
         data = datasets.load(tmp_path / "t.csv", target="kind", keep=keep)
     assert data.X.shape == (n, 3 + n + n)
     dropped = datasets.load(tmp_path / "t.csv", target="kind", drop=keep)
+    written = datasets.load(tmp_path / "t.csv", target="kind", drop=", ".join(keep))
+    assert written.feature_names == dropped.feature_names
     assert dropped.feature_names == ("x",)
     for drop, message in (
         (["idd"], r"drop must be among the columns of t\.csv, got 'idd'"),
         (["kind"], "drop names 'kind', which target names"),
-        ("id", r"drop must be a list of names of columns, as in \['id'\]"),
+        (3, r"drop must be names of columns, as in \['id'\] or 'id,date', got 3"),
+        (["id", 3], "drop must be names of columns"),
     ):
         with pytest.raises(sx.DataError, match=message):
             datasets.load(tmp_path / "t.csv", target="kind", drop=drop)

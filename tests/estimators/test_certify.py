@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.model_selection import GridSearchCV
@@ -15,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import svmcvx as sx
+from svmcvx.estimators.base import CertifiedClassifier
 from tests.conftest import make_data
 from tests.intervals import overlap
 
@@ -206,13 +208,16 @@ def test_models_without_a_certificate_say_why():
         sx.PSVMClassifier(p=2.0, multiclass="ovr"),
         sx.PSVMClassifier(kernel="precomputed"),
         sx.MulticlassSVMClassifier(),
+        sx.ODMClassifier(class_weight="balanced"),
     ],
 )
-def test_machines_of_this_package_are_certified_for_their_own_problem(machine):
+def test_machines_of_this_package_are_certified_by_their_own_multipliers(machine, monkeypatch):
     rows, labels = X[:40], np.arange(40) % 3
     data = rows @ rows.T if machine.get_params().get("kernel") == "precomputed" else rows
     machine.fit(data, labels)
-    found = sx.certify(make_pipeline(machine), data, labels)
+    with monkeypatch.context() as patch:
+        patch.delattr(CertifiedClassifier, "_fit")
+        found = sx.certify(make_pipeline(machine), data, labels)
     assert found.upper == pytest.approx(machine.certificate_.upper, rel=1e-9)
     assert found.parts.keys() == machine.certificate_.parts.keys()
     assert found.is_certified(1e-6)
@@ -223,6 +228,26 @@ def test_machines_of_this_package_are_certified_for_their_own_problem(machine):
         assert not sx.certify(machine, part, labels[half]).is_certified(1e-6)
     with pytest.raises(sx.DataError, match="features"):
         sx.certify(machine, part[:, :1] if data is rows else part, labels[half])
+
+
+def test_multipliers_of_another_problem_are_not_enough():
+    weight = np.where(np.arange(Y.size) % 7 == 0, 9.0, 0.2)
+    machine = sx.PSVMClassifier(class_weight="balanced").fit(X, Y)
+    weighted = clone(machine).fit(X, Y, sample_weight=weight).certificate_
+    found = sx.certify(machine, X, Y, weight)
+    assert not found.is_certified(1e-3)
+    assert found.lower == pytest.approx(weighted.lower, rel=1e-5)
+    machine.set_params(C=10.0)
+    found = sx.certify(machine, X, Y)
+    assert found.lower == pytest.approx(clone(machine).fit(X, Y).certificate_.lower, rel=1e-5)
+
+
+def test_a_search_is_made_again():
+    rows, labels = X[:12], Y[:12]
+    machine = sx.ZeroOneSVMClassifier(lam=1.0).fit(rows, labels)
+    found = sx.certify(machine, rows, labels)
+    assert found.kind == "enumeration"
+    assert found.lower <= machine.certificate_.upper <= found.upper * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -2,6 +2,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from email.message import Message
 from functools import partial
 
 import numpy as np
@@ -114,6 +115,26 @@ def test_probabilities_are_those_of_a_calibration():
     assert not hasattr(fitted, "predict_proba")
     calibrated = CalibratedClassifierCV(sx.PSVMClassifier(), cv=3).fit(X, Y)
     assert np.allclose(calibrated.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_the_html_links_to_the_page_where_the_distribution_has_an_address(monkeypatch):
+    class Mine(sx.PSVMClassifier):
+        pass
+
+    told = Message()
+    monkeypatch.setattr(base_room, "metadata", lambda name: told)
+    base_room.site.cache_clear()
+    try:
+        assert "href" not in sx.PSVMClassifier()._repr_html_()
+        told["Project-URL"] = "Source, https://code.example"
+        told["Project-URL"] = "Documentation, https://site.example"
+        base_room.site.cache_clear()
+        page = f"https://site.example/{sx.__version__}/_api/svmcvx.PSVMClassifier.html"
+        assert f'href="{page}"' in sx.PSVMClassifier()._repr_html_()
+        # A class of someone else has no page there.
+        assert "href" not in Mine()._repr_html_()
+    finally:
+        base_room.site.cache_clear()
 
 
 def test_an_estimator_of_another_version_is_read_with_a_warning(monkeypatch):

@@ -222,6 +222,23 @@ def test_the_conventions_of_each_row_are_told():
     }
 
 
+def test_a_file_and_a_frame_are_taken_with_the_column_of_the_labels(tmp_path):
+    frame = pd.DataFrame(X).add_prefix("x").assign(side=Y)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    plain = sx.compare("psvm:p=1", X, Y)
+    for data in (frame, tmp_path / "t.csv", str(tmp_path / "t.csv")):
+        found = sx.compare("psvm:p=1", data, "side")
+        assert found["upper"].tolist() == plain["upper"].tolist()
+    selected = sx.select("psvm:p=1", {"C": [1.0]}, frame, "side", cv=3)
+    assert selected["certified"].all()
+    studied = sx.study("psvm:p=1", {"t": (tmp_path / "t.csv", "side")}, repeats=1)
+    assert studied.frame["certified"].all()
+    with pytest.raises(sx.DataError, match="target must be among the columns of the data frame"):
+        sx.compare("psvm", frame, "label")
+    with pytest.raises(TypeError, match="name the column of the labels, as y"):
+        sx.compare("psvm", frame)
+
+
 def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(tmp_path):
     models = {"a_b": sx.PSVMClassifier(), "svc": SVC(), "constant": DummyClassifier()}
     table = sx.compare(models, X, Y, metrics=("balanced_accuracy",))
@@ -230,6 +247,9 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
     assert (
         r"model & upper & gap & accuracy & balanced accuracy & support vectors & seconds \\" in text
     )
+    # The name that pandas has for it, and its own form.
+    assert table.to_latex() == table.to_latex(tmp_path / "t.tex") == text
+    assert "train\\_accuracy" in table.to_latex(index=False, escape=True)
     short = table.latex(columns=["model", "accuracy", "lower"], digits=2).splitlines()
     assert short[2] == r"model & accuracy & lower \\"
     accuracy, lower = table.loc[0, "accuracy"], table.loc[0, "lower"]
@@ -250,7 +270,7 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
         ({"models": ["svm"]}, "a name in models must be one of 'psvm'"),
         ({"models": [5]}, "pass instances"),
         ({"y": None}, "must be the name of a data set, .* got a ndarray"),
-        ({"X": pd.DataFrame(X), "y": None}, "got a DataFrame; .* pass svmcvx.datasets.load"),
+        ({"X": pd.DataFrame(X), "y": None}, "got a DataFrame; .* name the column of the labels"),
         ({"X": "nothing", "y": None}, "no data set is called 'nothing'"),
         ({"tune": [1]}, "tune must be a mapping"),
         ({"tune": {"c": [1]}}, "a parameter of tune must be one of"),

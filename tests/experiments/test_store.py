@@ -12,7 +12,7 @@ import pytest
 from sklearn.svm import SVC
 
 import svmcvx as sx
-from svmcvx.experiments.store import Store, fingerprint, plain
+from svmcvx.experiments.store import APPLICATION, Store, fingerprint, plain
 
 
 def test_a_row_is_found_again(tmp_path):
@@ -56,6 +56,19 @@ def test_another_database_is_left_alone(tmp_path):
     with sqlite3.connect(tmp_path / "mine.db") as mine:
         assert mine.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     mine.close()
+
+
+def test_a_store_of_an_earlier_version_takes_rows(tmp_path):
+    path = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(path)) as old:
+        old.execute(f"PRAGMA application_id = {APPLICATION}")
+        old.execute("CREATE TABLE rows (key TEXT UNIQUE, kind TEXT NOT NULL, row TEXT)")
+        old.execute("INSERT INTO rows VALUES ('a', '', '{}')")
+        old.commit()
+    with closing(Store(path)) as store:
+        assert len(store) == 0
+        store.add("a", {"x": 1})
+        assert store.found(["a"]) == {"a": {"x": 1}}
 
 
 def test_a_folder_and_a_place_that_is_not_there_are_named(tmp_path):

@@ -592,7 +592,18 @@ def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
     exact = guaranteed.exact("accuracy")
     assert exact.loc["one", "hinge"] == f"{guaranteed.mean('accuracy').loc['one', 'hinge']:.4f}"
     assert (exact["ridge"] == "").all()
-    assert r"\multicolumn{4}{l}{of every optimal machine" in guaranteed.latex(metric="accuracy")
+    text = guaranteed.latex(metric="accuracy")
+    assert r"\multicolumn{4}{l}{of every optimal machine" in text
+    # Of several metrics one table below the other.
+    both = guaranteed.latex(metric=["accuracy", "roc_auc"]).splitlines()
+    below = guaranteed.latex(metric="roc_auc").splitlines()[4:-2]
+    assert both[:-2] == [
+        *text.splitlines()[:-2],
+        r"\midrule \multicolumn{4}{l}{roc\_auc} \\",
+        *below,
+    ]
+    with pytest.raises(sx.DataError, match="metric must be one of"):
+        guaranteed.latex(metric=["accuracy", "auc"])
     guaranteed.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "accuracy of the optimal machines" in page

@@ -36,6 +36,16 @@ def traced(*rows):
     return replace(SOLVED, trace=np.array(rows))
 
 
+def test_a_machine_draws_itself():
+    _, (left, right) = plt.subplots(1, 2)
+    machine = sx.PSVMClassifier(p=1.5, kernel="rbf").fit(X, Y)
+    assert machine.plot(X, Y, ax=left) is left
+    assert left.get_title() == sx.plot.decision_regions(machine, X, Y).get_title()
+    wide = np.column_stack([X, X[:, 0] ** 2])
+    assert sx.PSVMClassifier().fit(wide, Y).plot(wide, Y, right) is right
+    assert right.get_xlabel() == sx.plot.margin_distribution(machine, X, Y).get_xlabel()
+
+
 # Regions
 
 
