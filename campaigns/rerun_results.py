@@ -35,6 +35,7 @@ PARTS = {
     "odm-table2": {"sets": ["hepatitis"]},
     "odm-table2-clean1": {"sets": ["clean1"], "repeats": 10},
     "odm-table3": {"sets": ["hepatitis"]},
+    "odm-table3-clean1": {"sets": ["clean1"], "repeats": 5},
     "odm-table4": {"sets": ["ijcnn1"], "every": 5, "repeats": 10},
     "odm-table4-w8a": {"sets": ["w8a"], "every": 5, "repeats": 6},
     "odm-figure2": {"sets": ["cod-rna"]},

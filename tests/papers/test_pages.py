@@ -406,6 +406,21 @@ def test_odm_against_the_svm():
         holds(row, f"{one['as_written_usual_t']:.3f}", f"{one['as_written_usual_corrected_t']:.2f}")
 
 
+def test_clean1():
+    (sentence,) = re.findall(r"clean1 was added later: .*", DETAILS)
+    for number, part in zip((2, 3), sentence.split("; on five"), strict=True):
+        found = table(f"odm_table{number}_clean1").set_index("method")
+        names = {"odm": "ODM", "odml": "ODML", "svm": "the SVM", "lda": "LDA"}
+        for method in found.index.drop("svm, usual"):
+            row = found.loc[method, ["as_written", "published"]]
+            ours, printed = (f"{value:.3f}"[1:] for value in row)
+            assert re.search(
+                rf"{names[method]} {ours}( as written)? \((printed )?{printed}\)", part
+            )
+    assert f"the usual SVM {found.loc['svm, usual', 'as_written']:.3f}".replace(" 0.", " .") in part
+    assert list(found.index[found["as_written_within_noise"]]) == ["svm, usual"]
+
+
 def test_lda():
     found = odm(2)
     lda = found[found["method"] == "lda"]
