@@ -29,10 +29,10 @@ norm       :math:`\|Uz + u\|_q \le t(z)`, q = 1, 2        :math:`(-\kappa, \zeta
 
 Maxima, absolute values and maximum norms are inequalities of several pieces. Sums of squares and
 quadratic forms are norms: with a constant limit, or as :math:`\|(2u, t - 1)\| \le t + 1`, which is
-:math:`\|u\|^2 \le t`. Constraints of other forms, and on other
-variables than w and b, have no multipliers here. The coefficients are those that cvxpy compiles
-from the expressions, and for a form :math:`z'Pz` those of the computed square root of P; each is
-taken as known to a relative 8u.
+:math:`\|u\|^2 \le t`. Constraints of other forms, and on other variables than w and b, have no
+multipliers here, and neither has :math:`z'Pz` of an ill-conditioned P. The coefficients are those
+that cvxpy compiles from the expressions, and for a form :math:`z'Pz` those of the computed square
+root of P; each is taken as known to a relative 8u.
 
 Where the model violates a constraint by δ, the bound is less by the multiplier times δ: both ends
 then are those of the constraints relaxed so far.
@@ -64,6 +64,10 @@ from svmcvx.formulations.base import LinearTerm, LossStatement
 
 # Relative error of a coefficient as cvxpy compiles it.
 COEFFICIENT = roundings(8)
+# Eigenvalues of a quadratic form, in units of the largest: those up to the first number are zero,
+# and none is between the two. The computed form differs from a given one by some n u of the largest
+# eigenvalue: a relative 1e-10 of the smallest.
+SINGULAR, SMALLEST = 1e-12, 1e-6
 # Relative tolerance for zero entries of a normed vector, and for ties of pieces.
 NEARLY = 1e-4
 
@@ -101,7 +105,10 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs) and atom.size == 1:
         atom = cp.norm1(atom.args[0].args[0])
     if isinstance(atom, QuadForm) and atom.args[1].value is not None:
-        atom = cp.sum_squares(_square_root(atom.args[1].value) @ atom.args[0])
+        root = _square_root(atom.args[1].value)
+        if root is None:
+            return None
+        atom = cp.sum_squares(root @ atom.args[0])
     if not all(one.is_affine() for one in atom.args) or getattr(atom, "axis", None) is not None:
         return None
     limit = sum((-term for term in _terms(expression) if term.is_affine()), cp.Constant(0.0))
@@ -127,10 +134,13 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     return None
 
 
-def _square_root(P: Any) -> Floats:
+def _square_root(P: Any) -> Floats | None:
+    """Return R of the form ‖Rz‖² = z'Pz, None if rounding hides small eigenvalues."""
     values, vectors = np.linalg.eigh(P.toarray() if sp.issparse(P) else P)
-    root: Floats = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    return root
+    used = values > SINGULAR * values[-1]
+    root: Floats = np.sqrt(values[used])[:, None] * vectors[:, used].T
+    known = used.any() and (values[used] >= SMALLEST * values[-1]).all()
+    return root if known else None
 
 
 def _terms(expression: cp.Expression) -> list[cp.Expression]:

@@ -19,6 +19,7 @@ from tests.conftest import make_data
 
 X, Y = make_data(seed=8, n=30, d=3)
 A = np.array([[1.0, 2.0, -1.0], [0.3, -0.7, 0.1]])
+SKEW = A[[0, 0]].T @ A[[0, 0]] * 1e7 + np.eye(3)
 RBF = sx.RBF(0.5)
 
 ON_W = {
@@ -195,6 +196,11 @@ WITHOUT_MULTIPLIERS = {
     "exponential": lambda: (
         problem := sx.psvm_primal(X, Y),
         [cp.exp(problem.var_dict["w"][0]) <= 0.9],
+    ),
+    # The computed root of such a form is another form by 3 %.
+    "ill-conditioned form": lambda: (
+        problem := sx.psvm_primal(X, Y),
+        [cp.quad_form(problem.var_dict["w"], SKEW) <= 0.1],
     ),
     "logarithm of exponentials": lambda: (
         problem := sx.psvm_primal(X, Y),
