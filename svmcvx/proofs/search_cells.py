@@ -107,12 +107,14 @@ class _Cells:
         H = rows.H[:, :-1] if problem.penalised else rows.H
         used = np.flatnonzero(H.any(axis=0))
         exponents = tree["exponent"][used]
-        G = np.ldexp(H[:, used], -exponents)
+        axes = tree.get("axes", np.eye(used.size))
+        squares = _least_squares(axes, used.size)
+        G = np.ldexp(H[:, used] @ axes, -exponents)
         widest = np.abs(G).max(axis=0)
         in_range = (np.abs(exponents) <= LARGEST) & (widest * WIDEST >= 1.0) & (widest <= WIDEST)
         if used.size < 2 or not in_range.all():
             raise ProofRejected("the scales of the cells are out of range, or columns too few")
-        self.metric = np.ldexp(1.0, -2 * exponents)
+        self.metric = np.ldexp(squares, -2 * exponents)
         least, weight = float(rows.weight.min()), rows.weight
         copies = np.rint(weight / least)
         self.equal = bool((np.abs(weight - copies * least) <= 32 * U * weight).all())
@@ -122,7 +124,8 @@ class _Cells:
             # Rows are counted, those of larger weights some times.
             copy, weight, each = np.repeat(copy, copies.astype(np.intp)), copies, np.ones(copy.size)
             self.lam, self.k = self.lam * least * LESS, self.k / (least * LESS)
-        error = 2.0 * (used.size + 10) * U * np.abs(G).sum(axis=1)
+        size = np.ldexp(np.abs(H[:, used]) @ np.abs(axes), -exponents).sum(axis=1)
+        error = 4.0 * (used.size + 10) * U * size
         self.sides = tuple(copy[rows.signs[copy] == sign] for sign in (1.0, -1.0))
         self.G = tuple(G[side] for side in self.sides)
         self.error = tuple(error[side] for side in self.sides)
@@ -429,6 +432,17 @@ class _Cells:
                 outside = self._largest(conflicts & ~(one[:, None] | two), rows)
                 most = max(most, (outside + support.least) * LESS)
         return most
+
+
+def _least_squares(axes: Floats, columns: int) -> Floats:
+    """Return m with ‖Ax‖² ≥ Σmₑxₑ² for all x, for the axes A."""
+    sizes, least = np.abs(axes), 0.0
+    if axes.shape == (columns, columns) and sizes.max(initial=0.0) <= 2.0:
+        products, rounding = axes.T @ axes, 2.0 * (columns + 8) * U * (sizes.T @ sizes)
+        least = 2.0 * np.diagonal(products) - (np.abs(products) + rounding).sum(axis=1)
+    if not np.all(least > 0.5):
+        raise ProofRejected("the axes of the cells are not orthogonal ones, one a column")
+    return np.asarray(least)
 
 
 def _sides(d: int) -> Iterator[Cell]:

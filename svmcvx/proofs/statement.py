@@ -169,6 +169,7 @@ TREE: Final[Arrays] = {
 CELLS: Final[Arrays] = {
     "cut": ("tree cells",),
     "exponent": ("d",),
+    "axes?": ("tree axes", "tree axes"),
     "below": (),
     "support_count": ("tree supports",),
     **dict.fromkeys(("support_row", "support_alpha"), ("tree members",)),

@@ -3,10 +3,11 @@ r"""Exact search over directions, for losses that count and few columns.
 A linear machine is a direction and two thresholds. Cells of directions are bounded and cut in two
 (:mod:`svmcvx.fast.search.direction_passes`). Neither the intercept nor the length of w is a
 coordinate, so that d columns make d − 1 dimensions. The number of cells grows exponentially in d,
-and with the number of rows where many of them are near the optimal thresholds.
+and with the number of rows where many of them are near the optimal thresholds. The axes are the
+best direction, in the middle of a side of the cube, and the principal axes of the rows across it.
 
-**Record.** The coordinates of the cuts, a value that no point falls below, and the supports suffice
-to prove the bound again.
+**Record.** The axes, the coordinates of the cuts, a value that no point falls below, and the
+supports suffice to prove the bound again.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ NARROW = 2.0**-40
 NEAR = 0.1
 # Largest size of the exponents of columns, in units of the longest row: squares stay finite.
 UNEQUAL = 200
+# Ratio of the sizes of columns up to which axes are combinations of them.
+ALIKE = 1000.0
 # Least singular value of the columns, of length 1, in units of the largest, below which they count
 # as dependent.
 DEPENDENT = 1e-3
@@ -56,13 +59,15 @@ class Directions(RoundSearch):
         super().__init__(*shared)
         search = self.search
         self.columns, H = _columns(search)
-        # Columns of about the same size.
-        self.exponents = np.frexp(np.abs(H).mean(axis=0))[1]
-        self.G = np.ldexp(H, -self.exponents)
+        self.axes = _axes(H, None if search.best is None else search.best.w[self.columns])
+        # Coordinates of about the same size.
+        self.exponents = np.frexp(np.abs(H @ self.axes).mean(axis=0))[1]
+        self.G = np.ldexp(H @ self.axes, -self.exponents)
         d = self.columns.size
         labels = search.statement.geometry.y[search.first]
         self.members = np.flatnonzero(labels > 0), np.flatnonzero(labels < 0)
-        error = 2.0 * (d + 8) * 2.0**-53 * np.abs(self.G).sum(axis=1)
+        size = np.ldexp(np.abs(H) @ np.abs(self.axes), -self.exponents).sum(axis=1)
+        error = 4.0 * (d + 8) * 2.0**-53 * size
         self.classes: Any = tuple(
             (values[self.members[0]].T.copy(), values[self.members[1]].T.copy())
             for values in (self.G, error, search.weight)
@@ -71,7 +76,10 @@ class Directions(RoundSearch):
         # The price of the squared intercept, in units of the squared norm.
         prices = {"free": 0.0, "penalised": search.scale**2, "none": NO_INTERCEPT}
         rho = prices[search.statement.space.intercept]
-        self.shape = np.ldexp(1.0, -2 * self.exponents), rho, PAIRS
+        # The axes are orthogonal up to rounding.
+        product = np.abs(self.axes.T @ self.axes - np.eye(d)).sum(axis=1)
+        metric = 1.0 - product - 4.0 * d * (d + 4) * 2.0**-53
+        self.shape = np.ldexp(metric, -2 * self.exponents), rho, PAIRS
         self.supports: list[Support] = []
         self.cells, self.unused = np.empty((0, 2 * d + NUMBERS)), list[int]()
         # Numbers of the cells that were cut, with the coordinates.
@@ -241,6 +249,7 @@ class Directions(RoundSearch):
         found = {
             "cut": np.frombuffer(preorder, dtype=np.uint8),
             "exponent": exponents,
+            "axes": self.axes,
             "below": np.array(self.proved * LOWERED / search.scale**2),
         }
         return found | search.proof_of(self.supports)
@@ -251,6 +260,21 @@ def _columns(search: CountingSearch) -> tuple[NDArray[np.intp], Floats]:
     H = search.H[:, :-1] if search.statement.space.intercept == "penalised" else search.H
     columns = np.flatnonzero(H.any(axis=0))
     return columns, H[:, columns]
+
+
+def _axes(H: Floats, w: Floats | None) -> Floats:
+    """Return orthogonal axes: w and the principal axes of the rows across it, or the columns if
+    rows have very different sizes in some of both.
+    """
+    columns = np.eye(H.shape[1])
+    if w is None or not w.any():
+        return columns
+    first = w / np.linalg.norm(w)
+    across = H - np.outer(H @ first, first)
+    principal = np.linalg.svd(across.T @ across)[2][:-1]
+    axes = np.linalg.qr(np.column_stack([first, principal.T]))[0]
+    sizes = np.abs(H @ np.hstack([columns, axes])).mean(axis=0)
+    return axes if sizes.max() <= ALIKE * sizes.min() else columns
 
 
 def column_count(search: CountingSearch, most: int) -> int:

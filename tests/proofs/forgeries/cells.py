@@ -48,6 +48,12 @@ def short_rows(file):
     return optimum
 
 
+def turned(file):
+    """Turn the axes of cells about a higher value."""
+    higher(file)
+    file.arrays["tree.axes"] = file.arrays["tree.axes"] @ np.array([[0.6, -0.8], [0.8, 0.6]])
+
+
 def kernel_machine(file):
     """Cells of a kernel."""
     said("statement.kernel", {"name": "rbf", "gamma": 0.5})(file)
@@ -68,10 +74,14 @@ FORGERIES = [
     (
         "a cut in a coordinate that there is not",
         "cells",
-        cut(lambda cuts: np.where(cuts == 255, cuts, 9)),
+        cut(lambda cuts: np.append(9, cuts[1:])),
         "cut in no coordinate",
     ),
     ("scales out of range", "cells", put("tree.exponent", ..., 5000), "scales of the cells"),
+    ("axes that are almost parallel", "cells", put("tree.axes", ..., 0.7), "axes of the cells"),
+    ("axes of any length", "cells", put("tree.axes", ..., 1e200), "axes of the cells"),
+    ("fewer axes than columns", "cells", arrays(tree__axes=np.eye(1)), "axes of the cells"),
+    ("other axes", "cells", turned, "no better point"),
     ("a support of too many rows", "cells", put("tree.support_count", 0, 99), "counts of the"),
     (
         "a support of a row that there is not",
