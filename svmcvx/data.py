@@ -171,6 +171,12 @@ def coded_labels(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[A
         raise DataError(f"{name} must be real. Complex data not supported")
     if labels.dtype.kind == "O" and any(map(_missing, labels)):
         raise DataError(f"{name} contains missing labels; drop the observations without a label")
+    if labels.dtype.kind in "biu" and n:
+        # Two classes are found without sorting.
+        first, last = labels.min(), labels.max()
+        upper = labels == last
+        if first < last and (upper | (labels == first)).all():
+            return upper.astype(np.intp), np.array([first, last])
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:

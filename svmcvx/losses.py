@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import Bounded, minimum, positive_part, sqrt, where
+from svmcvx.certificate.bounded import Bounded, minimum, positive_part, sqrt, square, where
 
 
 def slack(u: Any) -> Any:
@@ -28,6 +28,8 @@ def hinge_power_conjugate(alpha: Any, c: Any, p: Any) -> Any:
     r"""Return :math:`\sup_{\xi\ge0}\,\alpha\xi - c\,\xi^p` for :math:`\alpha\ge0`, :math:`c>0`."""
     if p == 1:
         return np.where(alpha <= c, 0.0, np.inf)
+    if p == 2:
+        return square(alpha) / (4.0 * c)
     with np.errstate(over="ignore"):
         return c * (p - 1.0) * (alpha / (c * p)) ** (p / (p - 1.0))
 

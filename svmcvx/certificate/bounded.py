@@ -499,10 +499,10 @@ def sum_of_squares(x: Bounded) -> Bounded:
         return total(square(x))
     flat = np.ravel(x.value)
     groups, rest = flat[: flat.size // 32 * 32].reshape(-1, 32), flat[flat.size // 32 * 32 :]
-    sums = np.einsum("ij,ij->i", groups, groups)
+    sums = np.append(np.einsum("ij,ij->i", groups, groups), rest @ rest)
     error = sums * roundings(32) * growth(32)
-    found = Bounded(sums, _with_underflow(error, sums, lambda: ~groups.any(axis=1)))
-    return total(found) + total(square(Bounded(rest)))
+    error = _with_underflow(error, sums, lambda: np.append(~groups.any(axis=1), not rest.any()))
+    return total(Bounded(sums, error))
 
 
 @quietly

@@ -13,7 +13,7 @@ from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
 from svmcvx.feature_space.linear import FeatureSpace, LinearSpace, Point, RowBlock, with_constant
-from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
+from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel
 from svmcvx.kernels.factor import LARGEST_ENTRY
 from svmcvx.kernels.gram import shared_cache
 
@@ -60,11 +60,14 @@ def feature_space(
     return space if isinstance(chosen, (CallableKernel, Precomputed)) else _in_range(space)
 
 
-def _in_range(space: FeatureSpace) -> FeatureSpace:
+def _in_range(space: LinearSpace | KernelSpace) -> FeatureSpace:
     """Raise an error for observations whose squared lengths would overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
-        X, kernel = space.data.X, space.kernel
-        largest = float(np.max(row_norms(X) ** 2 if kernel is None else kernel.diagonal(X)))
+        if isinstance(space, LinearSpace):
+            squares = space.squares
+        else:
+            squares = space.resolved.diagonal(space.data.X)
+        largest = float(np.max(squares))
     if not largest <= LARGEST_ENTRY:
         what = "rows of X" if space.is_linear else f"k(x, x) of the kernel {space.kernel}"
         raise DataError(

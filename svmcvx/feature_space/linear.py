@@ -15,9 +15,17 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.certificate.bounded import Bounded, correctly_rounded, exact, sqrt, square, total
+from svmcvx.certificate.bounded import (
+    Bounded,
+    correctly_rounded,
+    exact,
+    root_above,
+    sqrt,
+    square,
+    total,
+)
 from svmcvx.certificate.exactly import dot_exactly
-from svmcvx.certificate.rows import Ball, Rows
+from svmcvx.certificate.rows import Ball, Rows, row_norms_above, row_norms_squared
 from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.kernels.functions import dense, inner
@@ -244,14 +252,29 @@ class LinearSpace(FeatureSpace):
         return self.data.X - self.centre if self.centre.any() else self.data.X
 
     @cached_property
+    def squares(self) -> Floats:
+        """Squared norms of the rows as they were passed."""
+        return np.asarray(row_norms_squared(self.data.X))
+
+    @cached_property
+    def norms(self) -> Floats:
+        """Upper bounds of the norms of the rows of :attr:`X`."""
+        if self.given_norms is not None:
+            return self.given_norms
+        if self.centre.any():
+            return row_norms_above(self.X)
+        constant = self.intercept == "penalised"
+        return np.asarray(root_above(self.squares + constant, self.data.X.shape[1] + constant))
+
+    @cached_property
     def rows(self) -> Rows:
         """The rows of :attr:`X` with norms; centred rows have a rounding error per coordinate."""
-        return Rows(self.X, self.given_norms, shifted=bool(self.centre.any()))
+        return Rows(self.X, self.norms, shifted=bool(self.centre.any()))
 
     @cached_property
     def _feature_rows(self) -> Rows:
         """The rows as they were passed, without a constant column, if they are not centred."""
-        return Rows(self.data.X, self.rows.norms) if self.intercept == "penalised" else self.rows
+        return Rows(self.data.X, self.norms) if self.intercept == "penalised" else self.rows
 
     @property
     def factor_is_data(self) -> bool:
@@ -291,7 +314,7 @@ class LinearSpace(FeatureSpace):
         return np.asarray(row_norms(self.X) ** 2, dtype=np.float64)
 
     def diagonal_above(self) -> Floats:
-        return np.asarray(square(exact(self.rows.norms)).upper)
+        return np.asarray(square(exact(self.norms)).upper)
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         X = self.X.astype(dtype, copy=False)
@@ -300,12 +323,23 @@ class LinearSpace(FeatureSpace):
     def _evaluated_point(self, v: Floats) -> Point:
         return point_of_rows(self.rows, v)
 
+    def squared_norm_of(self, v: Bounded) -> Bounded:
+        # Scores take another product.
+        if v.is_exact and not self._points:
+            return self.expansion(v).squared_norm()
+        return super().squared_norm_of(v)
+
     def scores_of(self, v: Floats) -> Floats:
         return np.asarray(self.X @ (self.X.T @ v))
 
     def expansion(self, v: Floats | Bounded) -> Ball:
         """Return ``w = X'v``; see :meth:`point` for the centre."""
-        return self.rows.combined(v)
+        w = self._feature_rows.combined(v)
+        if self.intercept != "penalised":
+            return w
+        # Of the constant column; the norms include it.
+        last = total(Bounded(exact(v).value))
+        return Ball(np.append(w.value, last.value), w.widened(float(last.error)).distance)
 
     def scores(self, model: BinaryModel) -> Bounded:
         if (

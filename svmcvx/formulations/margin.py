@@ -211,7 +211,9 @@ class PSVM(AlphaDualStatement):
     @cached_property
     def cost_below(self) -> Floats:
         """The largest numbers that are at most C s_i, whose rounded product may be above it."""
-        return np.full(self.y.size, product_below(self.C, self.loss_weight))
+        weight = self.loss_weight
+        known = isinstance(weight, float)
+        return np.full(self.y.size, self.C if known else product_below(self.C, weight))
 
     def upper_bound(self) -> Floats | float:
         return self.cost_below if self.p == 1 else math.inf
@@ -272,8 +274,7 @@ class PSVM(AlphaDualStatement):
 
     def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
         """Return whether w = 0 (at least 2C times the lighter class) and α = 0 are no better."""
-        positive = self.y > 0
-        smaller = min(float(self.weight[positive].sum()), float(self.weight[~positive].sum()))
+        smaller = min(float(self.weight @ (self.y > 0)), float(self.weight @ (self.y < 0)))
         return lower >= 0.0 and upper < 2.0 * self.C * smaller * (1.0 - 1e-9)
 
     def exact_intercept(self, f: Floats, near: float | None = None) -> float:

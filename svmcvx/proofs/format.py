@@ -373,7 +373,6 @@ def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
     n, d = rows.shape
     part: Any = rows[:: max(1, n // SAMPLE)]
     if sp.issparse(part):
-        part = part.copy()
         part.sum_duplicates()
         part.eliminate_zeros()
         pieces = np.diff(part.indptr), part.indices, part.data

@@ -116,7 +116,11 @@ MUTANTS = [
     ("total", ") * n if", ") if"),
     ("total", "(values.size + 64) * U", "0.0"),
     ("sum of squares", "roundings(32)", "0.0"),
-    ("sum of squares", "_with_underflow(error, sums, lambda: ~groups.any(axis=1))", "error"),
+    (
+        "sum of squares",
+        "_with_underflow(error, sums, lambda: np.append(~groups.any(axis=1), not rest.any()))",
+        "error",
+    ),
     ("row sums", "roundings(k)", "0.0"),
     ("remainder", "size * roundings(k + 2)", "0.0"),
     ("log1p_sum_exp", "+ np.where(value < SMALL, LOST * k, 0.0)", ""),

@@ -137,8 +137,9 @@ def test_limits_and_ctrl_c_give_the_best_point_with_its_interval(name):
             # A machine with hard margins is known to exist only once one is found.
             assert "hard" in name
             continue
-        searched = name in ("zero_one", "l0 search", "odml dcd")
-        ended = name in QUICK or (searched and "max_iter" in limit)
+        # Their first round may be the last.
+        early = name in ("zero_one", "l0 search", "odml dcd", "psvm 1.0 newton")
+        ended = name in QUICK or (early and "max_iter" in limit)
         assert cut.status in (status, *(("optimal", "inaccurate") if ended else ()))
         assert cut.certificate.lower <= best.upper
         assert best.lower <= cut.certificate.upper

@@ -66,13 +66,11 @@ def solve_rows(
     alpha: Floats | None = None,
     most: float | None = None,
     seed: int = 0,
-    inner: Features = None,
     newton: LinearNewtonSettings | None = None,
 ) -> tuple[BestPoint, Status, dict[str, Any]]:
     """Solve a problem by coordinate ascent (``"dcd"``), Newton's method, or for ``"auto"`` the
     first and then the second, if it will not end within `most` entries, the work of Newton's
-    method; return the better ends of both. Coordinate ascent runs on the `inner` rows if the
-    problem's are these with a constant column 1 at their end.
+    method; return the better ends of both.
     """
     earlier: BestPoint | None = None
     if most is None:
@@ -83,7 +81,7 @@ def solve_rows(
     chosen = ("dcd" if most else "newton") if method == "auto" else method
     if chosen == "dcd":
         most = most if method == "auto" else math.inf
-        earlier, status = ascend(problem, monitor, alpha, b, most=most, seed=seed, inner=inner)
+        earlier, status = ascend(problem, monitor, alpha, b, most=most, seed=seed)
         if method == "dcd" or status is not Status.INACCURATE:
             return earlier, status, {"method": chosen, "iterations": earlier.steps}
         chosen = "dcd+newton"
@@ -104,30 +102,29 @@ def ascend(
     *,
     most: float = math.inf,
     seed: int = 0,
-    inner: Features = None,
 ) -> tuple[BestPoint, Status]:
     """Run coordinate ascent; inaccurate if it stalls, or will read more than `most` entries at the
     rate at which its gap falls.
     """
     m, n = problem, problem.n
-    penalty, tau = float(inner is not None), 0.0
-    rows, f, zeros = entries_of(inner if penalty else m.X), np.zeros(n), np.zeros(n)
+    penalty, tau = float(m.constant), 0.0
+    rows, f, zeros = entries_of(m.rows), np.zeros(n), np.zeros(n)
     curvature = np.maximum(m.norms**2 - penalty, 0.0)
     if m.bias or penalty:
-        tau = max(DAMPING * float(curvature.mean()), MOVE / float(m.c.sum()))
+        tau = max(DAMPING * float(curvature.sum()) / n, MOVE / float(m.c.sum()))
         curvature += tau / (1.0 + penalty * tau)
-    low, high = (end * m.c for end in m.loss.domain)
     if alpha is None:
         alpha, w = np.zeros(n), np.zeros(m.d) if m.linear_term is None else m.linear_term.copy()
     else:
-        alpha = np.clip(alpha, low, high)
+        low, high = m.loss.domain
+        alpha = np.clip(alpha, low * m.c, high * m.c)
         w = m.primal_of(alpha)
     if penalty:
         w, b = w[:-1].copy(), float(w[-1])
     best = BestPoint(w.copy(), b, alpha, alpha)
     polish = Polish(m) if Polish.applies(m) else None
     order, state = np.arange(n), np.array([n, seed])
-    numbers = np.array([-math.inf, math.inf, 0.0, b, 0.0])
+    numbers = np.array([-math.inf, math.inf, 0.0, b, 0.0, 0.0, math.inf])
     rounds, tol, read = 0, monitor.tol, 0.0
     gaps: list[tuple[float, float]] = []
 

@@ -27,6 +27,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from svmcvx.system.compilation import compiled
 
 # numba infers the types.
@@ -202,6 +204,8 @@ def flat_one(loss, z, a, c, sigma):
     return (low + 1.0 / sigma, math.inf) if loss.kind == HINGE and z > low else (-math.inf, low)
 
 
+# Unsigned, an index is not tested for counting from the end; nor is one that starts at 0.
+place = np.uint64
 # Sums may be taken in any order; NaN and infinity stay what they are.
 ANY_ORDER = {"reassoc", "nsz", "contract"}
 
@@ -341,11 +345,11 @@ def gram_rows(data, indices, indptr, slope, H, border):
         s = slope[i]
         if s == 0.0:
             continue
-        for j in range(indptr[i], indptr[i + 1]):
-            scaled, row = s * data[j], indices[j]
+        for j in range(place(indptr[i]), place(indptr[i + 1])):
+            scaled, row = s * data[j], place(indices[j])
             border[row] += scaled
-            for k in range(indptr[i], j + 1):
-                H[row, indices[k]] += scaled * data[k]
+            for k in range(place(indptr[i]), j + place(1)):
+                H[row, place(indices[k])] += scaled * data[k]
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -371,12 +375,12 @@ def curvature_product(data, indices, indptr, slope, direction, db, out):
         if slope[i] == 0.0:
             continue
         score = db
-        for j in range(indptr[i], indptr[i + 1]):
-            score += data[j] * direction[indices[j]]
+        for j in range(place(indptr[i]), place(indptr[i + 1])):
+            score += data[j] * direction[place(indices[j])]
         score *= slope[i]
         total += score
-        for j in range(indptr[i], indptr[i + 1]):
-            out[indices[j]] += score * data[j]
+        for j in range(place(indptr[i]), place(indptr[i + 1])):
+            out[place(indices[j])] += score * data[j]
     return total
 
 
@@ -385,5 +389,5 @@ def squared_columns(data, indices, indptr, slope, out):
     """Add Σ_i slope_i x_ij² to out_j."""
     for i in range(slope.size):
         if slope[i] != 0.0:
-            for j in range(indptr[i], indptr[i + 1]):
-                out[indices[j]] += slope[i] * data[j] * data[j]
+            for j in range(place(indptr[i]), place(indptr[i + 1])):
+                out[place(indices[j])] += slope[i] * data[j] * data[j]

@@ -55,7 +55,7 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.loss_passes import HINGE, LinearLoss
-from svmcvx.feature_space import FeatureSpace
+from svmcvx.feature_space import FeatureSpace, with_constant
 from svmcvx.kernels import KernelLike, Linear, as_kernel, row_norms
 from svmcvx.model import LinearModel
 from svmcvx.numerical import (
@@ -324,7 +324,7 @@ def system_work(problem: LinearProblem, curved: float) -> float:
     coordinate ascent reads in the same time.
     """
     small, whole = min(curved, float(problem.d)), curved / problem.n
-    if not sp.issparse(problem.X):
+    if not sp.issparse(problem.rows):
         return (curved * problem.d * small + small**3 / 3.0) / AT_ONCE
     primal = problem.d <= curved
     pairs = 0.5 * curved * problem.entries**2 if primal else problem.pairs * whole**2
@@ -337,7 +337,7 @@ def newton_work(problem: LinearProblem) -> float:
     # Of fewer rows than columns nearly all are curved.
     curved = max(share * n, float(min(n, problem.d)))
     system = system_work(problem, curved)
-    if sp.issparse(problem.X) and problem.d <= curved:
+    if sp.issparse(problem.rows) and problem.d <= curved:
         system = min(system, PRODUCTS * (2.0 * curved * problem.entries + problem.d))
     return steps * (STEP_WORK + 10.0 * n + system)
 
@@ -423,48 +423,56 @@ class LinearTerms:
 
 
 class LinearProblem(LinearTerms):
+    """The problem on rows, with a constant column 1 at their end if that is asked for."""
+
     def __init__(
         self,
-        X: Features,
+        rows: Features,
         y: Floats,
         c: Floats,
         loss: LinearLoss,
         *,
+        constant: bool = False,
         share: Floats | None = None,
         norms: Floats | None = None,
         **terms: Any,
     ) -> None:
-        n, d = X.shape
+        n, d = rows.shape
         # Passes are compiled for a single memory layout.
-        self.X: Features = X if sp.issparse(X) else np.ascontiguousarray(X)
-        self.y, self.c = y, c
+        self.rows: Features = rows if sp.issparse(rows) else np.ascontiguousarray(rows)
+        self.y, self.c, self.constant = y, c, constant
         self.norms = row_norms(self.X) if norms is None else norms
         self.shares = np.broadcast_to(1.0 / max(n, 1), n) if share is None else share
         super().__init__(
             n,
-            d,
+            d + constant,
             loss,
             largest_norm=float(self.norms.max(initial=0.0)),
             stiffness=float((c * self.norms**2).max(initial=0.0)),
-            entries=X.nnz / max(n, 1) if sp.issparse(X) else float(d),
+            entries=(rows.nnz / max(n, 1) if sp.issparse(rows) else float(d)) + constant,
             **terms,
         )
+
+    @cached_property
+    def X(self) -> Features:
+        return with_constant(self.rows) if self.constant else self.rows
 
     def with_rows(self, X: Features | None) -> LinearProblem:
         """Return the same problem with other rows, or None for rows that come later."""
         other = copy(self)
-        other.X = X
+        other.rows = other.X = X
         return other
 
     @cached_property
     def pairs(self) -> float:
         """Multiplications of the sparse product XX', estimated from some of the entries."""
-        some = self.X.indices[:: 1 + self.X.nnz // 2**14]
-        counts, share = np.bincount(some), some.size / max(self.X.nnz, 1)
-        return float(counts @ counts - some.size) / share**2 + self.X.nnz if some.size else 0.0
+        some = self.rows.indices[:: 1 + self.rows.nnz // 2**12]
+        counts, share = np.bincount(some), some.size / max(self.rows.nnz, 1)
+        return float(counts @ counts - some.size) / share**2 + self.rows.nnz if some.size else 0.0
 
     def primal_of(self, alpha: Floats) -> Floats:
-        w = np.asarray(self.X.T @ (self.y * alpha))
+        w = np.asarray(self.rows.T @ (self.y * alpha))
+        w = np.append(w, self.y @ alpha) if self.constant else w
         return w if self.linear_term is None else w + self.linear_term
 
     def loss_at(self, f: Floats, b: float, centre: Floats) -> float:

@@ -234,18 +234,17 @@ def _solve_linear(
     seed: int = 0,
 ) -> Found:
     space, p = statement.space, statement.p
-    free = space.intercept == "free"
+    free, constant = space.intercept == "free", space.intercept == "penalised"
     X, centre = _features(space)
     c = statement.C * statement.weight
-    norms = None if free else cast(LinearSpace, space).rows.norms
-    problem = LinearProblem(X, statement.y, c, hinge_power(p), bias=free, norms=norms)
+    norms = None if free else cast(LinearSpace, space).norms
+    problem = LinearProblem(
+        X, statement.y, c, hinge_power(p), bias=free, constant=constant, norms=norms
+    )
     w, b, alpha = start or (None, 0.0, None)
     if w is not None:
         b = b + float(centre @ w) if free else 0.0
-    inner = space.data.X if space.intercept == "penalised" else None
-    point, status, options = solve_rows(
-        problem, monitor, method, w=w, b=b, alpha=alpha, seed=seed, inner=inner
-    )
+    point, status, options = solve_rows(problem, monitor, method, w=w, b=b, alpha=alpha, seed=seed)
     biases = [point.b]
     if free and (p == 1 or (status is not Status.OPTIMAL and not problem.smooth)):
         # For p = 1 the bias of the method is optimal for an envelope, whose interval of optimal
@@ -255,7 +254,7 @@ def _solve_linear(
     models: list[Any] = [linear_model(space, point.w, b, point.alpha > 0, centre) for b in biases]
     found = RecoveredPoints(models, [{"alpha": point.alpha}])
     size = problem.largest_norm * float(np.linalg.norm(point.w))
-    rounding = estimated_rounding(X.shape[1]) * size
+    rounding = estimated_rounding(problem.d) * size
     found.models.extend(multiples(statement, found.models[0], rounding, monitor))
     if not free and status is Status.INACCURATE and statement.y.size <= 1000:
         more = statement.recover(point.alpha)
@@ -264,8 +263,10 @@ def _solve_linear(
 
 
 def _features(space: FeatureSpace) -> tuple[Features, Floats]:
-    """Return data and centre; dense if sparse with many non-zeros, centred for a free intercept."""
-    X = space.X
+    """Return data, without a constant column, and centre; for a free intercept dense data are
+    centred, and sparse ones with many non-zeros made dense.
+    """
+    X = space.data.X if space.intercept == "penalised" else space.X
     if space.intercept != "free" or not sp.issparse(X) or X.nnz < DENSE * math.prod(X.shape):
         return X, space.centre
     dense = X.toarray()

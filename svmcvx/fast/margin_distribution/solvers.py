@@ -330,7 +330,7 @@ def _solve_odm(
 ) -> Found:
     """Solve on the data or a kernel's factor."""
     space, y = statement.space, statement.y
-    problem = _linear_problem(statement, space.X if space.is_linear else space.factor)
+    problem = _linear_problem(statement, None if space.is_linear else space.factor)
     condition = 2.0 * max(statement.C1, statement.C2) * float(problem.norms.max()) ** 2
     good = problem.kernel_expansion and condition <= CONDITION
     if w is None and theta is not None:
@@ -338,15 +338,8 @@ def _solve_odm(
     elif w is not None and theta is None:
         theta = statement.multipliers(y * np.asarray(problem.X @ w))
     most = EPOCHS * epoch_work(problem) if good else None if space.is_linear else 0.0
-    inner = space.data.X if space.is_linear and space.intercept == "penalised" else None
     point, status, options = solve_rows(
-        *(problem, monitor, method),
-        w=w,
-        alpha=theta,
-        most=most,
-        seed=seed,
-        inner=inner,
-        newton=newton,
+        problem, monitor, method, w=w, alpha=theta, most=most, seed=seed, newton=newton
     )
     model: Any = (
         linear_model(space, point.w, 0.0, point.alpha != 0)
@@ -356,11 +349,15 @@ def _solve_odm(
     return RecoveredPoints([model], [{"theta": point.alpha}]), status, options
 
 
-def _linear_problem(statement: ODM, rows: Any) -> LinearProblem:
-    """Return the problem on the data, or on the rows of a factor of the kernel."""
+def _linear_problem(statement: ODM, factor: Any) -> LinearProblem:
+    """Return the problem on the rows of a factor of the kernel; for None on the data."""
+    space: Any = statement.space
     loss = band(statement.C1, statement.C2, statement.D)
-    expands = not statement.space.is_linear
-    return LinearProblem(rows, statement.y, statement.share, loss, kernel_expansion=expands)
+    terms: dict[str, Any] = {"kernel_expansion": True}
+    if factor is None:
+        terms = {"norms": space.norms, "constant": space.intercept == "penalised"}
+        factor = space.data.X
+    return LinearProblem(factor, statement.y, statement.share, loss, **terms)
 
 
 class _Search:

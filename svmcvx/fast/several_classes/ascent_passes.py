@@ -21,7 +21,8 @@ from __future__ import annotations
 import numpy as np
 
 from svmcvx.certificate.bounded import EPS
-from svmcvx.fast.linear.ascent_passes import drawn, place
+from svmcvx.fast.linear.ascent_passes import drawn
+from svmcvx.fast.linear.loss_passes import place
 from svmcvx.fast.several_classes.projection_passes import capped
 from svmcvx.system.compilation import compiled
 
