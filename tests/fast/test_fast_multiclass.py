@@ -231,6 +231,13 @@ def test_sparse_rows_of_many_columns_are_solved_by_coordinate_ascent_alone(loss,
     overlap(again, found)
 
 
+@pytest.mark.parametrize("loss", ["weston_watkins", "msvm"])
+def test_estimates_may_meet_before_the_checkers_bounds(loss):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 60)), np.arange(200) % 4
+    assert multiclass(X, y, loss=loss, lam=1e3, tol=1e-16).certificate.is_certified(1e-12)
+
+
 @pytest.mark.parametrize("loss", ASCENDING)
 def test_coordinate_ascent_uses_one_copy_of_the_rows(loss, monkeypatch):
     rng = np.random.default_rng(6)

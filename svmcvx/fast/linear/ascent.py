@@ -186,7 +186,8 @@ def promising(gaps: list[tuple[float, float]], tol: float, most: float) -> bool:
     (read, gap), (before, largest) = gaps[-1], gaps[max(len(gaps) - 2, 0)]
     if not math.isfinite(gap) or (len(gaps) > STALLED and gap > 0.999 * gaps[-STALLED][1]):
         return False
-    if read <= TRIAL * most:
-        return True
-    fallen = math.log(largest / gap) if gap > 0.0 else math.inf
+    # An estimated gap without rest leaves rounding to the checker.
+    if gap <= 0.0 or read <= TRIAL * most:
+        return read <= most
+    fallen = math.log(largest / gap)
     return fallen > 0.0 and read + math.log(gap / tol) / fallen * (read - before) <= most
