@@ -108,7 +108,7 @@ def header_schema(_=""):
             name: described(dtype_of(name))
             for name in (
                 *("model.support", "dual.code", "scores.label"),
-                *(f"tree.{name}" for name in {**TREE, **CELLS, **SETS, **BLOCKS}),
+                *(f"tree.{name.rstrip('?')}" for name in {**TREE, **CELLS, **SETS, **BLOCKS}),
             )
         },
         "patternProperties": {

@@ -116,6 +116,8 @@ NOT_OF_THE_SCHEMA = {
 
 def test_the_schema_takes_what_the_reader_takes():
     schema = pytest.importorskip("jsonschema").Draft202012Validator(json.loads(SCHEMA))
+    for name in ("zero_one k", "l0", "cells", "cells k", "blocks", "sets", "coded", "scores"):
+        schema.validate(json.loads(honest(name).text()))
     taken = set()
     for what, change, _ in headers.CHANGES:
         file = honest("psvm")
