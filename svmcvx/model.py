@@ -31,8 +31,12 @@ from svmcvx.display import ShortRepr, html_block, html_fields, listed, quantity,
 from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import KernelColumns
+from svmcvx.kernels.functions import dense
 from svmcvx.system.files import atomic_write, read_archive
 from svmcvx.system.memory import SMALL_ENTRIES
+
+# Share of non-zero coefficients up to which products with sparse rows take less time and memory.
+RARE = 0.1
 
 
 def frozen(array: Any) -> NDArray[Any]:
@@ -394,11 +398,12 @@ def is_constant(model: BinaryModel) -> bool:
 class Members(Sequence[BinaryModel]):
     """Binary models in one array: `table` has a column per model, of the coefficients of the common
     support vectors, or w; `supports` has the rows of each linear model, or those of the vectors.
+    A table of coefficients that are mostly zero is stored as sparse rows.
     """
 
     kernel: Kernel | None
     vectors: Features | None
-    table: Floats
+    table: Any
     intercepts: Floats
     supports: Sequence[NDArray[np.intp]]
     classes: Sequence[Any]
@@ -406,8 +411,17 @@ class Members(Sequence[BinaryModel]):
     _made: dict[int, BinaryModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("table", "intercepts"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+        table: Any = self.table
+        if self.kernel is not None:
+            stored = table.nnz if sp.issparse(table) else np.count_nonzero(table)
+            rare = stored <= RARE * math.prod(table.shape)
+            table = sp.csr_array(table) if rare else dense(table)
+        object.__setattr__(self, "table", table if sp.issparse(table) else frozen(table))
+        object.__setattr__(self, "intercepts", frozen(self.intercepts))
+
+    @cached_property
+    def _columns(self) -> Any:
+        return sp.csc_array(self.table)
 
     def __len__(self) -> int:
         return int(self.intercepts.size)
@@ -426,16 +440,17 @@ class Members(Sequence[BinaryModel]):
         return np.unique(np.concatenate(list(self.supports)))
 
     def _model(self, place: int) -> BinaryModel:
-        column, intercept = self.table[:, place], self.intercepts[place]
-        classes = self.classes[place]
+        intercept, classes = self.intercepts[place], self.classes[place]
         if self.kernel is None:
-            return LinearModel(column, intercept, classes, self.supports[place])
-        rows = np.flatnonzero(column)
-        rows = rows if rows.size else np.zeros(1, dtype=np.intp)
+            return LinearModel(self.table[:, place], intercept, classes, self.supports[place])
+        own = slice(*self._columns.indptr[place : place + 2])
+        rows, column = self._columns.indices[own], self._columns.data[own]
+        if not rows.size:
+            rows, column = np.zeros(1, dtype=np.intp), np.zeros(1)
         vectors = None if self.vectors is None else self.vectors[rows]
         support = self.supports[0][rows]
         return KernelModel(
-            self.kernel, vectors, column[rows], intercept, classes, support, self.n_features
+            self.kernel, vectors, column, intercept, classes, support, self.n_features
         )
 
     def scores(self, X: Any) -> Floats:
@@ -449,6 +464,14 @@ class Members(Sequence[BinaryModel]):
             else kernel_sums(self.kernel, self.vectors, self.supports[0], self.table, X)
         )
         return sums + self.intercepts
+
+
+def joined(supports: Sequence[Any], coefficients: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Return the common support of models, the places there of all their rows, and their table."""
+    support, at = np.unique(np.concatenate(supports), return_inverse=True)
+    model_of = np.repeat(np.arange(len(supports)), [rows.size for rows in supports])
+    entries = np.concatenate(coefficients), (at, model_of)
+    return support, at, sp.coo_array(entries, shape=(support.size, len(supports)))
 
 
 def packed(members: Sequence[Any]) -> Members | None:
@@ -474,16 +497,14 @@ def packed(members: Sequence[Any]) -> Members | None:
     )
     if not alike:
         return None
-    support, where = np.unique(np.concatenate(supports), return_index=True)
+    support, at, table = joined(supports, [member.dual_coef for member in members])
     vectors: Any = None
     if first.vectors is not None:
-        vectors = np.concatenate([member.vectors for member in members])[where]
-    table = np.zeros((support.size, len(members)))
-    for k, member in enumerate(members):
-        rows = np.searchsorted(support, member.support)
-        if vectors is not None and not np.array_equal(vectors[rows], member.vectors):
+        every = np.concatenate([member.vectors for member in members])
+        vectors = np.empty((support.size, every.shape[1]))
+        vectors[at] = every
+        if not np.array_equal(vectors[at], every):
             return None
-        table[rows, k] = member.dual_coef
     return Members(first.kernel, vectors, table, intercepts, [support], classes, first.n_features)
 
 

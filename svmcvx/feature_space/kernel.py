@@ -6,7 +6,7 @@ import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -198,10 +198,6 @@ class KernelSpace(FeatureSpace):
             return None
         return Rows(self.factorisation.L)
 
-    @property
-    def factor_is_exact(self) -> bool:
-        return self.clipped is not None
-
     @cached_property
     def gram(self) -> Floats:
         """The Gram matrix; its positive part if an indefinite kernel was clipped."""
@@ -374,14 +370,11 @@ class KernelSpace(FeatureSpace):
         """Return the point of a model's coefficients, with an error that reaches the scores that
         the kernel itself gives; nothing is known of models on other rows.
         """
-        v = self.coefficients_of(model)
-        if v is None:
-            n = self.data.n
-            return Point(
-                np.zeros(n), Bounded(np.zeros(n), np.full(n, math.inf)), Bounded(0.0, math.inf)
-            )
+        if (v := self.coefficients_of(model)) is None:
+            nothing = Bounded(np.zeros(self.data.n), math.inf)
+            return Point(nothing.value, nothing, Bounded(0.0, math.inf))
         found, intercept = self.point(v), self._constant * (model.intercept - float(v.sum()))
-        apart = np.abs(self._given_gram @ v + intercept - found.scores.value)
+        apart: Any = np.abs(self._given_gram @ v + intercept - found.scores.value)
         reach = float(np.abs(v) @ apart)
         return Point(v, found.scores.widened(apart), found.squared_norm.widened(reach))
 

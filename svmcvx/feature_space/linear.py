@@ -87,11 +87,6 @@ class FeatureSpace(ABC):
         """Whether :attr:`factor` is the data matrix itself, without rounding."""
         return False
 
-    @property
-    def factor_is_exact(self) -> bool:
-        """Whether the inner products of the factor's rows are the kernel, without rounding."""
-        return self.factor_is_data
-
     def point(self, v: Floats) -> Point:
         """Return the point of `v`, evaluated once as a model, as its norm and as a dual point."""
         for known in self._points:

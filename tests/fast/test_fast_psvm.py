@@ -53,7 +53,7 @@ def test_a_pair_step_is_the_root_or_the_end(p, violation, eta, a, c, y):
     r = 1.0 / (p - 1.0)
     a = tuple(x * ck for x, ck in zip(a, c, strict=True))  # slacks of order 1, up to 2^r
     limit = min(a[0] if y[0] < 0 else math.inf, a[1] if y[1] > 0 else math.inf)
-    t = pair_step(violation, eta, a[0], c[0], y[0], a[1], c[1], y[1], r, limit)
+    t = pair_step(violation, eta, a[0], c[0], y[0], a[1], c[1], y[1], r, limit, 1e-11)
     assert 0 <= t <= limit
     assert math.isfinite(t)
     # A root may lie below the smallest positive number, or below that times c, by which it is

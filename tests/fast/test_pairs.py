@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -126,6 +127,24 @@ def test_equal_rows_are_one_row_of_their_weight(kernel, p, scheme, weighted, mon
         rows = np.isin(np.asarray(labels), part.model.classes) if scheme == "ovo" else slice(None)
         assert part.dual["alpha"].shape == copies[rows].shape
         assert (part.model.support < copies.size).all()
+
+
+def test_rare_coefficients_are_sparse_rows_of_the_same_models(monkeypatch, tmp_path):
+    found = []
+    for share, sparse in ((0.0, False), (1.0, True)):
+        monkeypatch.setattr("svmcvx.model.RARE", share)
+        model = sx.PSVMClassifier(kernel=sx.RBF(0.4)).fit(X, CODES).model_
+        assert sp.issparse(model.members.table) == sparse
+        model.save(tmp_path / "m.npz")
+        scores = model.member_scores(X)
+        assert np.array_equal(scores, sx.load_model(tmp_path / "m.npz").member_scores(X))
+        assert np.allclose(scores[:, 2], model.members[2].decision_function(X), rtol=1e-12)
+        found.append((model, scores))
+    (one, scores), (other, again) = found
+    assert np.allclose(scores, again, rtol=1e-12, atol=1e-12)
+    for member, same in zip(one.members, other.members, strict=True):
+        assert np.array_equal(member.dual_coef, same.dual_coef)
+        assert np.array_equal(member.support, same.support)
 
 
 def solved(data=X, labels=LABELS, weight=None, **changes):

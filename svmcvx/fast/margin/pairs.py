@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from svmcvx.formulations.margin_pairs import PartsPoint, PSVMParts
 from svmcvx.kernels import Kernel, Precomputed
 from svmcvx.kernels.class_rows import TESTED, ClassRows, Layout, begins
 from svmcvx.kernels.gram import shared_cache
-from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel, frozen
+from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel, frozen, joined
 from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system.deadline import Deadline, current, deferred_interrupt
 from svmcvx.system.memory import columns_in
@@ -85,32 +85,26 @@ class SolvedParts:
 
     def members(self, others: dict[int, Any]) -> Members:
         """Return the models of all problems; `others` are those that were solved otherwise."""
-        point, bias = self.point, self.point.bias.copy()
+        alpha, bias = self.point.alpha, self.point.bias.copy()
         sides = [self._sides(part)[1] for part in range(self.layout.parts)]
-        place, chosen = self.order[self.layout.all_rows], np.flatnonzero(point.alpha)
+        place, chosen = self.order[self.layout.all_rows], np.flatnonzero(alpha)
+        ends = np.searchsorted(chosen, self.layout.offsets[1:-1])
+        supports = np.split(place[chosen], ends)
         linear = any(isinstance(model, LinearModel) for model in others.values())
         normals = self._normals() if self.coef is None and linear else self.coef
+        for part, model in others.items():
+            bias[part], supports[part] = model.intercept, model.support
         if normals is not None:
-            ends = np.searchsorted(chosen, self.layout.offsets[1:-1])
-            supports = [np.sort(rows) for rows in np.split(place[chosen], ends)]
             coef = normals.copy()
             for part, model in others.items():
                 plain = isinstance(model, LinearModel)
                 coef[part] = model.coef if plain else model.vectors.T @ model.dual_coef
-                bias[part], supports[part] = model.intercept, model.support
+            supports = [np.sort(rows) for rows in supports]
             return Members(None, None, coef.T, bias, supports, sides, coef.shape[1])
-        used = np.zeros(self.labels.codes.size, dtype=bool)
-        used[place[point.alpha != 0.0]] = True
-        for model in others.values():
-            used[model.support] = True
-        support = np.flatnonzero(used)
-        at = np.cumsum(used) - 1
-        table = np.zeros((support.size, self.layout.parts))
-        part_of = np.repeat(np.arange(self.layout.parts), self.layout.sizes)
-        table[at[place[chosen]], part_of[chosen]] = point.alpha[chosen] * self.y[chosen]
+        v = np.split(alpha[chosen] * self.y[chosen], ends)
         for part, model in others.items():
-            table[:, part] = 0.0
-            table[at[model.support], part], bias[part] = model.dual_coef, model.intercept
+            v[part] = model.dual_coef
+        support, _, table = joined(supports, v)
         assert self.kernel is not None  # noqa: S101 - a linear machine has normals
         given = isinstance(self.kernel, Precomputed)
         vectors = None if given else self.X[self.place[support]]
@@ -253,22 +247,15 @@ def taken(X: Floats, rows: NDArray[np.intp], kernel: Kernel | None) -> Floats:
     return np.ascontiguousarray(some[:, rows]) if isinstance(kernel, Precomputed) else some
 
 
-class Sorted(NamedTuple):
-    """Distinct rows with their classes and weights; the fields of :class:`SolvedParts`."""
-
-    codes: NDArray[np.intp]
-    order: NDArray[np.intp]
-    place: NDArray[np.intp]
-    weight: Floats | None
-    share: Floats | None
-
-
-def _sorted(X: Any, codes: Any, weight: Floats | None, kernel: Any, by_class: bool) -> Sorted:
-    """Merge equal rows, if the sums of their weights are exact, and sort them."""
+def _sorted(
+    X: Any, codes: NDArray[np.intp], weight: Floats | None, kernel: Any, by_class: bool
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats | None, Floats | None]:
+    """Merge equal rows, if the sums of their weights are exact, and sort them; return `order`,
+    `place` and `share` of :class:`SolvedParts`, and the weights of the rows.
+    """
     first = place = np.arange(codes.size)
     share, whole = None, weight is None or (weight == np.rint(weight)).all()
-    found = equal_rows(X, codes) if whole and not isinstance(kernel, TESTED) else None
-    if found is not None:
+    if whole and not isinstance(kernel, TESTED) and (found := equal_rows(X, codes)) is not None:
         first, place = found
         each = np.ones(codes.size) if weight is None else weight
         weight = np.asarray(np.bincount(place, each), dtype=np.float64)
@@ -276,8 +263,7 @@ def _sorted(X: Any, codes: Any, weight: Floats | None, kernel: Any, by_class: bo
     order = np.argsort(codes[first], kind="stable") if by_class else np.arange(first.size)
     inverse = np.empty_like(order)
     inverse[order] = np.arange(order.size)
-    ordered = None if weight is None else weight[order]
-    return Sorted(codes[first[order]], first[order], inverse[place], ordered, share)
+    return first[order], inverse[place], share, None if weight is None else weight[order]
 
 
 def _layout(labels: CodedLabels, scheme: str) -> tuple[Layout, NDArray[np.intp]]:
@@ -324,7 +310,8 @@ def solve_parts(
     C, p = float(C), float(p)
     least, largest = (1.0, 1.0) if weight is None else (weight.min(), weight.max())
     by_class = scheme == "ovo" and labels.classes.size > 2
-    codes, order, place, sorted_weight, share = _sorted(X, labels.codes, weight, kernel, by_class)
+    order, place, share, sorted_weight = _sorted(X, labels.codes, weight, kernel, by_class)
+    codes = labels.codes[order]
     if order.size > most:
         return None
     layout, positive = _layout(CodedLabels(codes, labels.classes), scheme)

@@ -49,6 +49,8 @@ FEW, FEW_TOL, ROUNDED = 64, 1e-5, 1e-11
 # Passes over a problem's numbers that a pair step costs: the active set is given up where it costs
 # more than the steps did.
 PASSES = 5.0
+# Share of a violation that a step may leave: the roots of general exponents take half of the time.
+LEFT = 1e-3
 # The ends of integers; what makes a search for the largest one for the smallest.
 HIGHEST, LOWEST = 0x7FFFFFFFFFFFFFFF, -0x8000000000000000
 LARGEST, LEAST = 0, -1
@@ -358,11 +360,11 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
                 free = 0
                 for k in range(q):
                     free += 0.0 < own[k] < bounds[k]
-                due = steps >= max(state[EQUATIONS], 2.0 * free)
+                due = steps >= max(state[EQUATIONS], free)
                 cheap = free**3 <= 3.0 * PASSES * (q + 256.0) * steps
                 if linear and not ends and 0 < free <= 800 and due and cheap:
-                    # After two steps for each member, and when the steps have doubled again, where
-                    # a factor costs no more than the steps.
+                    # After a step for each member, and when the steps have doubled again, where a
+                    # factor costs no more than the steps.
                     state[EQUATIONS] = 2.0 * steps
                     answer.status[part] = WAITING
                     return part, spent
@@ -423,7 +425,7 @@ def drive(first, problem, most, answer, work, tol, spent, budget, K):
             room_j = own[j] if labels[j] > 0.0 else bounds[j] - own[j]
             t = pair_step(
                 *(gradient[i] - gradient[j], eta, own[i], c[i], labels[i]),
-                *(own[j], c[j], labels[j], r, min(room_i, room_j)),
+                *(own[j], c[j], labels[j], r, min(room_i, room_j), LEFT),
             )
             # Ends of the domain are reached exactly, not up to rounding.
             end_i = bounds[i] if labels[i] > 0.0 else 0.0

@@ -110,8 +110,10 @@ def curvature(alpha, xi, c, r):
 
 
 @compiled(inner=True)
-def pair_step(violation, eta, ai, ci, yi, aj, cj, yj, r, limit):
-    """Return the root t of ψ on [0, `limit`], or `limit` if ψ is still positive there."""
+def pair_step(violation, eta, ai, ci, yi, aj, cj, yj, r, limit, left):
+    """Return the root t of ψ on [0, `limit`], where at most the share `left` of ψ(0) is left, or
+    `limit` if ψ is still positive there.
+    """
     if r == 0.0:
         return min(violation / eta, limit)
     if r == 1.0:
@@ -146,8 +148,7 @@ def pair_step(violation, eta, ai, ci, yi, aj, cj, yj, r, limit):
         else:
             high = t
         width = high - low
-        # To some roundings.
-        if width <= 1e-14 * high or abs(value) <= 1e-11 * violation:
+        if width <= 1e-14 * high or abs(value) <= left * violation:
             break
         slope = eta + curvature(bi, zi, ci, r) + curvature(bj, zj, cj, r)
         newton = t + value / slope if 0.0 < slope < math.inf else -1.0
@@ -164,7 +165,7 @@ def move(i, j, Q, r, g, alpha, xi, y, c, upper_bound):
     room_i = upper_bound[i] - alpha[i] if y[i] > 0.0 else alpha[i]
     room_j = alpha[j] if y[j] > 0.0 else upper_bound[j] - alpha[j]
     limit = min(room_i, room_j)
-    t = pair_step(g[i] - g[j], eta, alpha[i], c[i], y[i], alpha[j], c[j], y[j], r, limit)
+    t = pair_step(g[i] - g[j], eta, alpha[i], c[i], y[i], alpha[j], c[j], y[j], r, limit, 1e-11)
     # Ends of the domain are reached exactly, not up to rounding.
     end_i = upper_bound[i] if y[i] > 0.0 else 0.0
     end_j = 0.0 if y[j] > 0.0 else upper_bound[j]

@@ -94,7 +94,7 @@ class FactorError:
         shift = zeros = np.zeros(space.data.n)
         if space.is_linear and space.centre.any():
             shift = roundings(1) * row_norms_above(space.X)
-        if space.factor_is_exact:
+        if space.is_linear and space.factor_is_data:
             return cls(zeros, shift)
         try:
             with interruptible():
