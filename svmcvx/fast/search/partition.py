@@ -78,6 +78,8 @@ class Partition(RoundSearch):
             self.block = self._spread()
         self._balance()
         members = [np.flatnonzero(self.block == number) for number in range(self.count)]
+        # The record of all blocks is no larger than that of one search.
+        self.room = self.settings.record
         trees, ended = zip(*[self._bounded(rows, pool) for rows in members], strict=True)
         bounds = [tree.search.bound for tree in trees]
         lower = math.fsum(bound.value - bound.allowance for bound in bounds)
@@ -134,11 +136,10 @@ class Partition(RoundSearch):
         costs = self.norms * whole.half + price * self.dropped[:, rows].sum(axis=1)
         starts = self.dropped[np.argsort(costs, kind="stable")[:NEW]][:, rows[inner.first]] == 0
         exchange.begin([np.ones(inner.first.size, dtype=np.bool_), *starts])
-        # The record of all blocks is no larger than that of one search.
-        settings = replace(self.settings, record=self.settings.record / self.count)
-        tree = BranchAndBound(inner, settings, exchange)
+        tree = BranchAndBound(inner, replace(self.settings, record=self.room), exchange)
         status = tree.run(pool, self.limit)
         tree.queue.clear()
+        self.room -= tree.record.bytes if tree.record else self.room
         self.nodes += tree.nodes
         self.work += tree.work + exchange.work
         near = sorted(exchange.good.values(), key=lambda one: one[0])[:NEW]
