@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, wraps
 from importlib.metadata import PackageNotFoundError, metadata
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
 
 import numpy as np
@@ -609,13 +610,16 @@ def as_scikit_learn(model: Model) -> SVC | LinearSVC:
     if members and not pairs and all(isinstance(member, LinearModel) for member in members):
         coef, intercept = zip(*((m.coef, m.intercept) for m in members), strict=True)
         return _linear(coef, intercept, model.classes)
-    if isinstance(model, KernelModel) and type(model.kernel) in NAMES and model.vectors is not None:
-        return _svc(model)
-    kernel = getattr(model, "kernel", None)
-    what = "a model for each pair of classes" if kernel is None else f"the kernel {kernel}"
+    if isinstance(model, KernelModel) or pairs:
+        each = members or [model]
+        named = all(type(getattr(one, "kernel", None)) in NAMES for one in each)
+        if named and all(one.vectors is not None for one in each):
+            return _svc(model, each)
+    kernel = getattr(members[0] if members else model, "kernel", None)
+    what = "a linear model for each pair of classes" if kernel is None else f"the kernel {kernel}"
     raise DataError(
-        f"SVC and LinearSVC cannot hold {what}; those of two classes with a linear, RBF, polynomial"
-        " or sigmoid kernel, and linear ones with one score a class can be converted"
+        f"SVC and LinearSVC cannot hold {what}; those with kernel='linear' or an RBF, polynomial or"
+        " sigmoid kernel, one against one, and linear ones with one score a class can be converted"
     )
 
 
@@ -627,19 +631,30 @@ def _linear(coef: Any, intercept: Any, classes: NDArray[Any]) -> LinearSVC:
     return made
 
 
-def _svc(model: KernelModel) -> SVC:
-    vectors: Any = model.vectors
-    vectors = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
-    # libsvm orders support vectors by class, and counts the first class as the positive one.
-    order = np.argsort(model.dual_coef > 0, kind="stable")
-    vectors, v = np.ascontiguousarray(vectors[order], dtype=np.float64), model.dual_coef[order]
-    kernel: Any = model.kernel
-    ends = np.stack([np.zeros(model.n_features), np.ones(model.n_features)])
-    made = SVC(kernel=NAMES[type(kernel)], **kernel.get_params()).fit(ends, model.classes)
-    made.support_, made.support_vectors_ = model.support[order].astype(np.int32), vectors
-    made._n_support = np.array([np.sum(v <= 0), np.sum(v > 0)], dtype=np.int32)
-    made.dual_coef_, made.intercept_ = v[None, :].copy(), np.array([model.intercept])
-    made._dual_coef_, made._intercept_ = -made.dual_coef_, -made.intercept_
+def _svc(model: Any, members: Sequence[KernelModel]) -> SVC:
+    """Return an ``SVC`` from the model, or the models of all pairs of classes."""
+    c, d = model.classes.size, members[0].n_features
+    pairs = [*zip(combinations(range(c), 2), members, strict=True)]
+    # libsvm orders support vectors by class, and its scores are positive for the first of a pair.
+    every = [np.where(one.dual_coef > 0, pair[1], pair[0]) for pair, one in pairs]
+    found, first = np.unique(np.concatenate([one.support for one in members]), return_index=True)
+    order = np.argsort(np.concatenate(every)[first], kind="stable")
+    codes, support = np.concatenate(every)[first][order], found[order]
+    stack: Any = sp.vstack if sp.issparse(members[0].vectors) else np.vstack
+    stacked = stack([one.vectors for one in members])[first[order]]
+    vectors = np.ascontiguousarray(stacked.toarray() if sp.issparse(stacked) else stacked, float)
+    dual = np.zeros((c - 1, support.size))
+    for (k, later), one in pairs:
+        at = order.argsort()[np.searchsorted(found, one.support)]
+        dual[np.where(codes[at] == k, later - 1, k), at] = -one.dual_coef
+    kernel: Any = members[0].kernel
+    made = SVC(kernel=NAMES[type(kernel)], break_ties=c > 2, **kernel.get_params())
+    made.fit(np.repeat(np.arange(c)[:, None], d, axis=1), model.classes)
+    made.support_, made.support_vectors_ = support.astype(np.int32), vectors
+    made._n_support = np.bincount(codes, minlength=c).astype(np.int32)
+    made._dual_coef_, made._intercept_ = dual, -np.array([one.intercept for one in members])
+    sign = -1.0 if c == 2 else 1.0
+    made.dual_coef_, made.intercept_ = sign * made._dual_coef_, sign * made._intercept_
     if vectors.shape[0]:
         own, theirs = model.decision_function(vectors), made.decision_function(vectors)
         # The scores agree but for rounding.

@@ -519,14 +519,11 @@ def _certify_for(
     if isinstance(model, OneVsModel):
         estimator.set_params(multiclass=model.scheme)
         problems = list(parts(labels, model.scheme))
-    if solved is None:
-        solved = estimator._fit(plain).solution_
-        of_class: Any = estimator.class_weight_
-    else:
-        counts = np.bincount(labels.codes, plain.sample_weight, labels.classes.size)
-        of_class = estimator._weights_of_classes(labels.classes, counts)
-        of_class = np.ones(labels.classes.size) if of_class is None else of_class
-    weights = cast(Floats, weighed(plain, of_class).sample_weight)
+    solved = estimator._fit(plain).solution_ if solved is None else solved
+    counts = np.bincount(labels.codes, plain.sample_weight, labels.classes.size)
+    of_class = estimator._weights_of_classes(labels.classes, counts)
+    whole = weighed(plain, np.ones(counts.size) if of_class is None else of_class)
+    weights = cast(Floats, whole.sample_weight)
     found = {}
     for (key, bounded), member, (rows, part) in zip(
         (solved.parts or {None: solved}).items(), members, problems, strict=True

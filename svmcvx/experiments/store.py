@@ -18,7 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache
 from multiprocessing import current_process
 from pathlib import Path
@@ -273,60 +273,47 @@ class Task(Protocol):
 T = TypeVar("T", bound=Task)
 
 
-def finished(
-    tasks: Sequence[T],
-    path: str | os.PathLike[str] | None,
-    *,
-    n_jobs: int | None = None,
-    usable: Callable[[Row], bool] = lambda row: True,
-    again: bool = False,
-) -> Generator[tuple[T, str, Row, bool]]:
-    """Do tasks; yield each with a key, its row, and whether the row was stored before."""
-    with nullcontext() if path is None else closing(Store(path)) as store:
-        known: dict[str, Row] = {}
-        if store is not None:
-            stored = store.found(key for task in tasks for key in task.keys)
-            known = {key: row for key, row in stored.items() if usable(row)}
-        left: list[tuple[T, list[str]]] = []
-        for task in tasks:
-            yield from ((task, key, known[key], True) for key in task.keys if key in known)
-            if missing := [key for key in task.keys if key not in known]:
-                left.append((task, missing))
-        parallel, here = workers(n_jobs)
-        # Workers on other machines have no such file.
-        file = store.path if store is not None and here and not again else None
-        rows = _in_turn(left, file) if parallel is None else _by_workers(left, file, parallel)
-        for task, key, row in rows:
-            if store is not None and not row.get("_unfinished"):
-                store.add(key, row, again=again)
-            log.info("%s: %s %s", task, row["status"], row["note"] or "")
-            yield task, key, row, False
-
-
 def collected(
     tasks: Sequence[Task],
     path: str | os.PathLike[str] | None,
     what: str,
     progress: bool,
     *,
+    n_jobs: int | None = None,
+    usable: Callable[[Row], bool] = lambda row: True,
+    again: bool = False,
     partial: bool = False,
-    **how: Any,
 ) -> tuple[dict[str, Row], int, bool]:
     """Do tasks under a progress bar; return the rows by key, those that a limit has cut short if
     `partial`, the number of stored ones, and whether all are there; warn if not.
     """
     rows: dict[str, Row] = {}
-    reused, size = 0, sum(len(task.keys) for task in tasks)
-    run = finished(tasks, path, **how)
-    with progress_bar(progress, what, size) as advance, closing(run):
-        try:
-            for _, key, row, stored in run:
-                if not row.pop("_unfinished", False) or partial:
+    reused, size, left = 0, sum(len(task.keys) for task in tasks), list[tuple[Task, list[str]]]()
+    opened = nullcontext() if path is None else closing(Store(path))
+    bar, until_ctrl_c = progress_bar(progress, what, size), suppress(KeyboardInterrupt)
+    with bar as advance, opened as store, until_ctrl_c:
+        stored = {} if store is None else store.found(key for task in tasks for key in task.keys)
+        for task in tasks:
+            known = {key: stored[key] for key in task.keys if key in stored and usable(stored[key])}
+            rows.update(known)
+            reused += len(known)
+            for _ in known:
+                advance()
+            if missing := [key for key in task.keys if key not in known]:
+                left.append((task, missing))
+        parallel, here = workers(n_jobs)
+        # Workers on other machines have no such file.
+        file = store.path if store is not None and here and not again else None
+        run = _in_turn(left, file) if parallel is None else _by_workers(left, file, parallel)
+        with closing(run):
+            for one, key, row in run:
+                log.info("%s: %s %s", one, row["status"], row["note"] or "")
+                short = row.pop("_unfinished", False)
+                if store is not None and not short:
+                    store.add(key, row, again=again)
+                if partial or not short:
                     rows[key] = row
-                    reused += stored
                     advance()
-        except KeyboardInterrupt:
-            pass
     # Several tasks may have one key.
     done = sum(key in rows for task in tasks for key in task.keys)
     if done < size:
@@ -342,7 +329,7 @@ def collected(
 Left: TypeAlias = "Sequence[tuple[T, list[str]]]"
 
 
-def _in_turn(left: Left[T], file: Path | None) -> Iterator[tuple[T, str, Row]]:
+def _in_turn(left: Left[T], file: Path | None) -> Generator[tuple[T, str, Row]]:
     shared: dict[Any, Any] = {}
     for task, keys in left:
         yield from ((task, *one) for one in _rows(task, keys, file, math.inf, shared))
@@ -350,7 +337,7 @@ def _in_turn(left: Left[T], file: Path | None) -> Iterator[tuple[T, str, Row]]:
 
 def _by_workers(
     left: Left[T], file: Path | None, parallel: joblib.Parallel
-) -> Iterator[tuple[T, str, Row]]:
+) -> Generator[tuple[T, str, Row]]:
     """Do tasks in other processes or threads; one whose process dies is done again alone."""
     end = epoch_end(current())
     calls: dict[int, tuple[Any, ...]] = {

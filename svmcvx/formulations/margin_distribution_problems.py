@@ -37,12 +37,12 @@ class ODMDual(ODMPrimal):
     theta: cp.Expression
 
 
-def _parameters(statement: ODM) -> tuple[cp.Parameter, cp.Parameter, cp.Parameter]:
-    return (
-        scalar("C1", statement.C1, pos=True),
-        scalar("C2", statement.C2, pos=True),
-        scalar("D", statement.D, nonneg=True),
-    )
+def _parameters(statement: ODM) -> dict[str, cp.Parameter]:
+    return {
+        "C1": scalar("C1", statement.C1, pos=True),
+        "C2": scalar("C2", statement.C2, pos=True),
+        "D": scalar("D", statement.D, nonneg=True),
+    }
 
 
 @builder
@@ -99,7 +99,7 @@ def odm_primal(
     statement = ODM(space, C1, C2, D)
     L, n = statement.space.factor, statement.y.size
     require_conic_memory(L, "ODM primal")
-    C1_parameter, C2_parameter, D_parameter = _parameters(statement)
+    C1_parameter, C2_parameter, D_parameter = (parameters := _parameters(statement)).values()
     w = cp.Variable(L.shape[1], name="w")
     # Naming the margins lets the solver see the data matrix once instead of twice.
     u = cp.Variable(n, name="u")
@@ -113,7 +113,6 @@ def odm_primal(
     loss = C1_parameter * cp.sum_squares(cp.multiply(root, xi)) + C2_parameter * cp.sum_squares(
         cp.multiply(root, epsilon)
     )
-    parameters = (C1_parameter, C2_parameter, D_parameter)
     return ODMPrimal(
         cp.Minimize(0.5 * cp.sum_squares(w) + loss), constraints, statement, parameters
     )
@@ -173,7 +172,7 @@ def odm_dual(
     C1, C2 = mean_weights(space, C1=C1, C2=C2)
     statement = ODM(space, C1, C2, D)
     n, c = statement.y.size, statement.share
-    C1_parameter, C2_parameter, D_parameter = _parameters(statement)
+    C1_parameter, C2_parameter, D_parameter = (parameters := _parameters(statement)).values()
     C1_D = following(np.multiply, C1_parameter, D_parameter, name="C1_D")
     ratio = following(_ratio, C1_parameter, C2_parameter, name="C1_squared_over_C2")
     constraints: list[cp.Constraint] = []
@@ -195,9 +194,7 @@ def odm_dual(
         - C1_parameter * cp.sum_squares(cp.multiply(root, positive))
         - ratio * cp.sum_squares(cp.multiply(root, negative))
     )
-    problem = ODMDual(
-        cp.Maximize(value), constraints, statement, (C1_parameter, C2_parameter, D_parameter)
-    )
+    problem = ODMDual(cp.Maximize(value), constraints, statement, parameters)
     problem.theta = C1_parameter * cp.multiply(2 * c, eta)
     return problem
 
@@ -300,7 +297,7 @@ def odml_primal(
     C_parameter = scalar("C", C, nonneg=True)
     xi = cp.Variable(statement.y.size, name="xi")
     constraints += [(u >= 1 - xi).set_label("margin"), (xi >= 0).set_label("slack")]
-    parameters = (lam1_parameter, lam2_parameter, C_parameter)
+    parameters = {"lam1": lam1_parameter, "lam2": lam2_parameter, "C": C_parameter}
     return ODMLPrimal(
         cp.Minimize(quadratic + C_parameter * (statement.share @ xi)),
         constraints,
@@ -365,7 +362,8 @@ def odml_dual(
     half, constraints = _half_quadratic(statement, beta, C_parameter, lam2_parameter)
     constraints += [(beta >= 0).set_label("nonnegative"), (beta <= 1).set_label("box")]
     objective = cp.Maximize(C_parameter * (c @ beta) - half)
-    problem = ODMLDual(objective, constraints, statement, (lam2_parameter, C_parameter))
+    parameters = {"lam2": lam2_parameter, "C": C_parameter}
+    problem = ODMLDual(objective, constraints, statement, parameters)
     problem.alpha = C_parameter * cp.multiply(c, beta)
     return problem
 
@@ -442,5 +440,5 @@ def odml_hard_margin(
         statement, "hard-margin ODML"
     )
     constraints.append((u >= 1).set_label("margin"))
-    parameters = (lam1_parameter, lam2_parameter)
+    parameters = {"lam1": lam1_parameter, "lam2": lam2_parameter}
     return ODMLHardMarginProblem(cp.Minimize(quadratic), constraints, statement, parameters)

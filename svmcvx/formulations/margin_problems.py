@@ -128,7 +128,7 @@ def psvm_primal(
         loss, cone = data.weight @ t, "power cone"
         constraints.append(power)
     value = 0.5 * cp.sum_squares(w) + C_parameter * loss
-    problem = PSVMPrimal(cp.Minimize(value), constraints, statement, [C_parameter])
+    problem = PSVMPrimal(cp.Minimize(value), constraints, statement, {"C": C_parameter})
     problem.cone = cone
     return problem
 
@@ -200,7 +200,7 @@ def psvm_dual(
         value -= C_parameter * ((p - 1.0) * (s @ t))
         constraints.append(power)
         cone = "power cone"
-    problem = PSVMDual(cp.Maximize(value), constraints, statement, [C_parameter])
+    problem = PSVMDual(cp.Maximize(value), constraints, statement, {"C": C_parameter})
     problem.cone, problem.alpha = cone, cp.multiply(p * s, beta) * C_parameter
     return problem
 
@@ -286,5 +286,5 @@ def l1_svm(
     ]
     losses = cp.sum_squares(cp.multiply(np.sqrt(data.weight), xi))
     return L1Problem(
-        cp.Minimize(cp.norm1(w) + C_parameter * losses), constraints, statement, [C_parameter]
+        cp.Minimize(cp.norm1(w) + C_parameter * losses), constraints, statement, {"C": C_parameter}
     )

@@ -118,13 +118,9 @@ class FormulationProblem(cp.Problem):
     ) -> None:
         super().__init__(objective, list(constraints))
         self._as_built = (self._objective, tuple(self._constraints))
-        listed: Any = parameters
-        named = isinstance(parameters, Mapping)
-        own = dict(listed) if named else {one.name(): one for one in listed}
-        passed = _PASSED.get({}).items()
-        known = {name: one for name, one in passed if any(one is mine for mine in own.values())}
-        left = {name: one for name, one in own.items() if all(one is not p for _, p in passed)}
-        self._parameters: dict[str, cp.Parameter] = left | known
+        if not isinstance(parameters, Mapping):
+            parameters = {one.name(): one for one in cast(Iterable[Any], parameters)}
+        self._parameters = dict(parameters)
         self._stated = (
             {name: float(parameter.value) for name, parameter in self._parameters.items()},
             statement,

@@ -329,21 +329,29 @@ MACHINES = {
     "sigmoid": sx.PSVMClassifier(kernel=sx.Sigmoid(gamma=0.01), indefinite="clip"),
     "m3svm": sx.M3SVMClassifier(),
     "crammer-singer": sx.MulticlassSVMClassifier(loss="crammer_singer"),
+    "pairs, rbf": sx.PSVMClassifier(kernel="rbf", C=10.0),
+    "pairs, linear": sx.PSVMClassifier(kernel="linear", p=1.5),
 }
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_scikit_learn_has_the_same_scores(name):
-    several = name in ("m3svm", "crammer-singer")
+    several = name in ("m3svm", "crammer-singer") or "pairs" in name
     data, labels, test = (IRIS, CODES, TEST3) if several else (CLOUDS, LABELS, TEST)
     fitted = MACHINES[name].fit(data, labels)
     made = fitted.to_sklearn()
-    assert isinstance(made, LinearSVC if several or name in ("linear", "odm") else SVC)
+    assert isinstance(
+        made, SVC if hasattr(fitted.model_, "kernel") or "pairs" in name else LinearSVC
+    )
     scores = fitted.decision_function(test)
     atol = 1e-12 * max(1.0, np.abs(scores).max()) * (100 if several else 1)
     np.testing.assert_allclose(made.decision_function(test), scores, rtol=0, atol=atol)
     assert made.predict(test).tolist() == fitted.predict(test).tolist()
     assert made.classes_.tolist() == np.unique(labels).tolist()
+    # A clipped kernel has coefficients of any sign, and a model does not keep its labels.
+    if isinstance(made, SVC) and name != "sigmoid":
+        for field in ("support_", "n_support_", "support_vectors_"):
+            np.testing.assert_array_equal(getattr(made, field), getattr(fitted, field))
 
 
 def test_scikit_learn_takes_many_classes_of_many_columns_at_once():
@@ -358,7 +366,11 @@ def test_scikit_learn_takes_many_classes_of_many_columns_at_once():
 
 
 def test_what_scikit_learn_cannot_hold_is_refused():
-    laplacian, pairs = sx.PSVMClassifier(kernel="laplacian"), sx.PSVMClassifier(kernel="rbf")
-    for model, data in ((laplacian, (CLOUDS, SIDES)), (pairs, (IRIS, CODES))):
-        with pytest.raises(sx.DataError, match="SVC and LinearSVC cannot hold"):
+    for model, data, what in (
+        (sx.PSVMClassifier(kernel="laplacian"), (CLOUDS, SIDES), "the kernel Laplacian"),
+        (sx.PSVMClassifier(kernel="laplacian"), (IRIS, CODES), "the kernel Laplacian"),
+        (sx.PSVMClassifier(), (IRIS, CODES), "a linear model for each pair"),
+        (sx.PSVMClassifier(kernel="rbf", multiclass="ovr"), (IRIS, CODES), "the kernel RBF"),
+    ):
+        with pytest.raises(sx.DataError, match=f"SVC and LinearSVC cannot hold {what}"):
             model.fit(*data).to_sklearn()

@@ -195,13 +195,13 @@ def conic_sdp(
         ]
     objective = cp.trace(W) / scale**2
     if lam is not None:
-        parameter = scalar("lam", lam, pos=True)
+        parameters = {"lam": (parameter := scalar("lam", lam, pos=True))}
         objective = objective + parameter * (s @ z)
     else:
-        parameter = scalar("kappa", kappa, nonneg=True)
+        parameters = {"kappa": (parameter := scalar("kappa", kappa, nonneg=True))}
         constraints.append((s @ z <= parameter * float(s.sum())).set_label("cardinality"))
     statement = ConicLoss(space=space, lam=lam, kappa=kappa)
-    problem = ConicSDP(cp.Minimize(objective), constraints, statement, [parameter])
+    problem = ConicSDP(cp.Minimize(objective), constraints, statement, parameters)
     problem.w, problem.W = w / scale, W / scale**2
     return problem
 
@@ -301,7 +301,7 @@ def conic_fixed_gamma(
     parameter = scalar("lam", lam, pos=True)
     value, constraints = perspective(statement, w, z)
     objective = cp.Minimize(value + parameter * cp.sum(z))
-    problem = ConicFixedGammaProblem(objective, constraints, statement, [parameter])
+    problem = ConicFixedGammaProblem(objective, constraints, statement, {"lam": parameter})
     problem.w = w
     return problem
 

@@ -456,7 +456,7 @@ def zero_one_mio(
         constraints.append((weight @ z <= parameter).set_label("budget"))
     else:
         objective = objective + parameter * (weight @ z)
-    problem = CountingProblem(cp.Minimize(objective), constraints, stated, [parameter])
+    problem = CountingProblem(cp.Minimize(objective), constraints, stated, {name: parameter})
     problem.gamma = values
     if prices:
         point = norms_gamma(G, weight) if values is None else values
@@ -551,7 +551,7 @@ def ramp_mio(
         (unit * xi <= 2 * (1 - z)).set_label("ceiling"),
         *box,
     ]
-    return RampProblem(cp.Minimize(half + loss), constraints, stated, [parameter])
+    return RampProblem(cp.Minimize(half + loss), constraints, stated, {"C": parameter})
 
 
 def _unit(C: float) -> float:
@@ -611,4 +611,4 @@ def l0_mio(
     parameter, z, box, half, u, right, stated = _with_free_intercept(statement, relax)
     value = cp.Minimize(half + parameter * (statement.weight @ z))
     constraints = [(u >= right).set_label("margin"), *box]
-    return CountingProblem(value, constraints, stated, [parameter])
+    return CountingProblem(value, constraints, stated, {"C": parameter})

@@ -44,7 +44,7 @@ class MulticlassProblem(FormulationProblem):
 
 def _stated_losses(
     scores: ScoreSpace, loss: ScoreLoss, name: str
-) -> tuple[cp.Variable, Any, cp.Expression, list[cp.Constraint], list[cp.Parameter]]:
+) -> tuple[cp.Variable, Any, cp.Expression, list[cp.Constraint], dict[str, cp.Parameter]]:
     """Return W, b, the weighted sum of losses of XW + 1b', its constraints and its parameters.
 
     The multipliers of ``margin`` are α. With penalised biases a change of variables centres dense
@@ -81,15 +81,15 @@ def _stated_losses(
 
 def _weighted_loss(
     loss: ScoreLoss, f: cp.Expression, weight: Any
-) -> tuple[cp.Expression, list[cp.Constraint], list[cp.Parameter]]:
+) -> tuple[cp.Expression, list[cp.Constraint], dict[str, cp.Parameter]]:
     n, others = f.shape
     if isinstance(loss, Margin):
-        return cp.Constant(0.0), [(f >= 1).set_label("margin")], []
+        return cp.Constant(0.0), [(f >= 1).set_label("margin")], {}
     if isinstance(loss, (HingeSum, LargestHinge)):
         xi = cp.Variable((n, others if isinstance(loss, HingeSum) else 1), name="xi")
         slack = xi if isinstance(loss, HingeSum) else xi @ np.ones((1, others))
         margin = (slack >= 1 - f).set_label("margin")
-        return cp.sum(weight @ xi), [margin, (xi >= 0).set_label("slack")], []
+        return cp.sum(weight @ xi), [margin, (xi >= 0).set_label("slack")], {}
     if isinstance(loss, TopHinge):
         # The k largest are k thresholds plus the excess, minimised over the threshold.
         xi = cp.Variable(n, name="xi")
@@ -105,13 +105,13 @@ def _weighted_loss(
             (xi >= cp.vec(threshold, order="F") + excess).set_label("largest"),
             (xi >= 0).set_label("slack"),
         ]
-        return weight @ xi, constraints, []
+        return weight @ xi, constraints, {}
     difference = cp.Variable(f.shape, name="f")
-    margins, parameters = [(difference == f).set_label("margin")], []
+    margins, parameters = [(difference == f).set_label("margin")], dict[str, cp.Parameter]()
     if isinstance(loss, SmoothedHingeSum):
-        parameters.append(scalar("delta", loss.delta, pos=True))
+        parameters["delta"] = scalar("delta", loss.delta, pos=True)
         gamma = cp.vec(1 - difference, order="F")
-        root = cp.norm(cp.vstack([gamma, parameters[0] * np.ones(gamma.shape)]), 2, axis=0)
+        root = cp.norm(cp.vstack([gamma, parameters["delta"] * np.ones(gamma.shape)]), 2, axis=0)
         value = 0.5 * (np.tile(weight, others) @ (gamma + root))
     elif isinstance(loss, Softmax):
         padded = cp.hstack([np.zeros((n, 1)), -difference])
@@ -229,7 +229,7 @@ def multiclass(
     if b is not None:
         constraints.append((cp.sum(b) == 0).set_label("gauge"))
     objective = losses + parameter * _stated_regulariser(statement.regulariser, W)
-    return ClassicalProblem(cp.Minimize(objective), constraints, statement, [parameter])
+    return ClassicalProblem(cp.Minimize(objective), constraints, statement, {"lam": parameter})
 
 
 class ClassicalBuilder(Protocol):
@@ -451,7 +451,7 @@ def m3svm(
         cp.Minimize(losses + lam_parameter * powers + eps_parameter * squares),
         [*constraints, *pairs],
         statement,
-        [lam_parameter, eps_parameter, *parameters],
+        {"lam": lam_parameter, "eps": eps_parameter, **parameters},
     )
     problem.cone = cone
     return problem
