@@ -148,6 +148,8 @@ class FormulationProblem(cp.Problem):
         sizes = {leaf.name(): " × ".join(map(str, leaf.shape)) for leaf in self.constants()}
         for name in sorted((name for name, size in sizes.items() if size), key=len, reverse=True):
             lines = [line.replace(name, f"[{sizes[name]}]") for line in lines]
+        for name, one in self._parameters.items():
+            lines = [re.sub(rf"\b{re.escape(one.name())}\b", name, line) for line in lines]
         for pattern, short in _SHORT:
             lines = [pattern.sub(short, line) for line in lines]
         shown = (f"{one.name()} {one.shape if one.shape else ''}" for one in self.variables())
@@ -653,6 +655,8 @@ log = logging.getLogger(__name__)
 def scalar(name: str, value: float | None, **sign: bool) -> cp.Parameter:
     """Return the parameter of a hyper-parameter: that of the caller, or a new one."""
     passed = _PASSED.get({}).get(name)
+    if passed is not None and sign.get("pos") and not passed.attributes["pos"]:
+        raise DataError(f"{name} must be positive: pass cvxpy.Parameter(pos=True, value=1.0)")
     return cp.Parameter(name=name, value=value, **sign) if passed is None else passed
 
 
@@ -661,7 +665,7 @@ def _numbers_of(passed: Mapping[str, cp.Parameter]) -> dict[str, Any]:
         if not (parameter.is_scalar() and parameter.is_nonneg() and parameter.value is not None):
             raise DataError(
                 f"{name} must be a number, or a scalar parameter of cvxpy with a sign and a value,"
-                f" as in cvxpy.Parameter(nonneg=True, value=1.0), got {parameter!r}"
+                f" as in cvxpy.Parameter(pos=True, value=1.0), got {parameter!r}"
             )
     return {name: np.asarray(parameter.value).item() for name, parameter in passed.items()}
 

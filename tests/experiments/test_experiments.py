@@ -258,6 +258,10 @@ def test_a_table_for_a_document_has_the_columns_and_digits_that_were_asked_for(t
     # A column that holds nothing is left out, such as the support vectors of other models.
     alone = sx.compare({"constant": DummyClassifier()}, X, Y).latex()
     assert r"model & accuracy & seconds \\" in alone
+    with pytest.raises(
+        sx.DataError, match=r"t\.tex cannot be written \(No such file or directory\)"
+    ):
+        table.latex(tmp_path / "nowhere" / "t.tex")
     with pytest.raises(sx.DataError, match="got 'test_acuracy'; did you mean 'accuracy'"):
         table.latex(columns=["test_acuracy"])
 

@@ -528,10 +528,14 @@ def test_parameters_follow_without_a_second_compilation(case, monkeypatch):
     overlap(changed, case.solve(**new), gap=case.gap)
 
 
+# Of hyper-parameters that may be zero.
+SIGNS = dict.fromkeys(("D", "k", "kappa", "lam1", "lam2"), "nonneg")
+
+
 @of(has_parameters_of_its_own)
 def test_parameters_of_the_caller_are_those_of_the_problem(case):
     passed = {
-        name: cp.Parameter(nonneg=True, value=case.settings[name])
+        name: cp.Parameter(value=case.settings[name], **{SIGNS.get(name, "pos"): True})
         for name in case.settings.keys() & case.parameters
     }
     problem = case.build(**passed)
@@ -554,6 +558,8 @@ def test_one_parameter_for_two_weights():
     C = cp.Parameter(pos=True, value=1.0)
     problem = sx.odm_primal(X, y, C1=C, C2=C)
     assert problem.C1 is problem.C2 is C
+    assert "C1 * ‖[20] * xi‖² + C1 * ‖" in str(problem)
+    assert C.name() not in str(problem)
     C.value = 3.0
     overlap(sx.solve(problem), sx.solve(sx.odm_primal(X, y, C1=3.0, C2=3.0)), gap=1e-7)
 
@@ -566,6 +572,7 @@ def test_one_parameter_for_two_weights():
         ({"C": cp.Parameter(pos=True)}, "C must be a number, or .* with a sign and a value"),
         ({"C": cp.Parameter(2, nonneg=True, value=[1.0, 1.0])}, "or a scalar parameter"),
         ({"C": cp.Parameter(nonneg=True, value=0.0)}, r"C must be a finite number in \(0, inf\)"),
+        ({"C": cp.Parameter(nonneg=True, value=1.0)}, "C must be positive: pass .*pos=True"),
     ],
 )
 def test_parameters_that_cannot_be_used_are_refused(given, message):
