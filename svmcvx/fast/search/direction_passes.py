@@ -56,8 +56,8 @@ NO_INTERCEPT = 1e300
 # Numbers of a cell behind its centre and half-widths: s_l, s_h, both T, a bound, and the coordinate
 # in which it is cut in two.
 LOW, HIGH, FIRST, SECOND, BOUND, CUT, NUMBERS = range(7)
-# Largest number of matchings of a cell, and of times that its rows are sorted.
-MATCHINGS, SORTINGS = 4, 4
+# Largest number of matchings of a cell, and of times that its windows are narrowed.
+MATCHINGS, WINDOWS = 4, 4
 # Moves of insertion for each row, on average, after which rows are sorted in another way.
 MOVED = 32
 # Place of a power of two by its remainder modulo 67, of which 2 generates all.
@@ -124,30 +124,45 @@ def _order(keys, found):
 
 
 @compiled(inner=True, nogil=True, allocates=True)
-def _sort(weight, low, high, limit, top, found, ends, sums):
-    """Find the open rows, in the order of their upper ends, with the weight dropped below each.
-
-    Return their number, that of upper ends below `top`, and whether some row is not dropped.
+def _sort(weight, low, high, limit, top, found):
+    """Find the open rows, in the order of their upper ends; return their number, and the weight of
+    the dropped ones.
     """
-    count = dropped = 0
-    below = 0.0
+    count, below = 0, 0.0
     for k in range(weight.size):
         if high[k] < limit:
             below += weight[k]
-            dropped += 1
         elif low[k] < top:
             found[count] = k
             count += 1
     _order(high, found[:count])
-    less, below_top = 1.0 - 2.0 * (weight.size + 2) * UNIT, 0
+    return count, below
+
+
+@compiled(inner=True, nogil=True)
+def _thresholds(weight, low, high, limit, top, found, count, below, ends, sums):
+    """Leave sorted rows that are still open, and list upper ends below `top` with the weight that
+    is dropped below each.
+
+    Return the numbers of both, and the weight of the dropped rows.
+    """
+    left = ends_below = 0
     for i in range(count):
+        k = found[i]
+        if high[k] < limit:
+            below += weight[k]
+        elif low[k] < top:
+            found[left] = k
+            left += 1
+    lost, less = below, 1.0 - 2.0 * (weight.size + 2) * UNIT
+    for i in range(left):
         if high[found[i]] >= top:
             break
         ends[i], sums[i] = high[found[i]], below * less
         below += weight[found[i]]
-        below_top += 1
-    ends[below_top], sums[below_top] = top, below * less
-    return count, below_top, dropped < weight.size
+        ends_below += 1
+    ends[ends_below], sums[ends_below] = top, below * less
+    return left, ends_below, lost
 
 
 @compiled(inner=True, nogil=True)
@@ -173,12 +188,12 @@ def _least_weight(ends, sums, counts, s):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _pair_ends(GT, half, found, highs, sizes, near, heights):
+def _pair_ends(GT, error, half, found, middles, sizes, near, heights):
     """Set the largest v'(g_k + g_l) of the open rows of two classes."""
     (m1, m2), (G1, G2) = sizes, GT
     # The open rows of the second class, one column after the other.
     for b in range(m2):
-        near[b] = highs[1][found[1][b]]
+        near[b] = middles[1][found[1][b]] + error[1][found[1][b]]
     used = 0
     for e in range(half.size):
         if half[e] > 0.0:
@@ -188,16 +203,15 @@ def _pair_ends(GT, half, found, highs, sizes, near, heights):
     for a in range(m1):
         k, row = found[0][a], heights[a * m2 : (a + 1) * m2]
         for b in range(m2):
-            row[b] = highs[0][k] + near[b]
+            row[b] = middles[0][k] + error[0][k] + near[b]
         place = 0
         for e in range(half.size):
             g, h = G1[e, k], half[e]
             if h > 0.0:
                 place += 1
                 other = near[place * m2 : (place + 1) * m2]
-                # The ends of both rows have the sum of the sizes.
                 for b in range(m2):
-                    row[b] += h * (abs(g + other[b]) - (abs(g) + abs(other[b])))
+                    row[b] += h * abs(g + other[b])
 
 
 @compiled(inner=True, nogil=True)
@@ -265,7 +279,8 @@ def _match(bits, sizes, mates, masks, path, size, enough):
         grown = False
         for w in range(words):
             unseen[w] = allowed[w]
-        for start in range(m1):
+        # Rows with large ends have few conflicts.
+        for start in range(m1 - 1, -1, -1):
             if mate1[start] != -1 or size >= enough:
                 continue
             path[0], top = start, 0
@@ -463,17 +478,17 @@ def _bound(cell, classes, price, shape, support, scratch):
         V += metric[e] * least * least
     V *= 1.0 - 2.0 * (d + 6) * UNIT
     tops, counts, sizes = np.empty(2), np.zeros(2, np.int64), np.zeros(2, np.int64)
-    limits = np.empty(2)
+    limits, largest, gone = np.empty(2), np.empty(2), np.empty(2)
     for c in range(2):
         rows = (classes[0][c], classes[1][c], weights[c])
-        most = _ranges(rows, centre, half, middles[c], lows[c], highs[c])
-        tops[c] = min(numbers[FIRST + c], most)
+        largest[c] = _ranges(rows, centre, half, middles[c], lows[c], highs[c])
+        tops[c] = min(numbers[FIRST + c], largest[c])
     s_low = max(numbers[LOW], _least_s(price, V * LESS, 0.0))
     s_high = min(numbers[HIGH], _largest_s(tops, rho))
     numbers[BOUND] = math.inf
     # Windows and thresholds.
     square = dropped = 0.0
-    for _ in range(SORTINGS):
+    for turn in range(WINDOWS):
         if not s_low <= s_high:
             return work
         square = _square(V, rho, tops, s_low)
@@ -483,11 +498,12 @@ def _bound(cell, classes, price, shape, support, scratch):
         for c in range(2):
             limits[c] = 0.5 * s_low if rho == NO_INTERCEPT else -_above(tops[1 - c], -s_low)
         for c in range(2):
-            sizes[c], counts[c], some = _sort(
-                weights[c], lows[c], highs[c], limits[c], tops[c], found[c], ends[c], sums[c]
-            )
-            if not some:
+            if largest[c] < limits[c]:
                 return work
+            ranges = weights[c], lows[c], highs[c], limits[c], tops[c], found[c]
+            if turn == 0:
+                sizes[c], gone[c] = _sort(*ranges)
+            sizes[c], counts[c], gone[c] = _thresholds(*ranges, sizes[c], gone[c], ends[c], sums[c])
         for c in range(2):
             room_left = (most - sums[1 - c][0]) * MORE
             tops[c], counts[c] = _highest(ends[c], sums[c], counts[c], room_left)
@@ -498,7 +514,7 @@ def _bound(cell, classes, price, shape, support, scratch):
         if bound >= upper:
             return work
         s_low = max(s_low, _least_s(price, square, dropped))
-        # Sorting again pays where the windows have become narrower by a twentieth.
+        # Another turn pays where the windows have become narrower by a twentieth.
         if not tops[0] + tops[1] - s_low < 0.95 * before:
             break
     if not s_low <= s_high:
@@ -512,7 +528,7 @@ def _bound(cell, classes, price, shape, support, scratch):
         return work
     # Conflicts, and the interval of s.
     if paired:
-        _pair_ends(GT, half, found, highs, sizes, near, graph[0])
+        _pair_ends(GT, classes[1], half, found, middles, sizes, near, graph[0])
         work += float(sizes[0]) * sizes[1] * d
         for c in range(2):
             for a in range(sizes[c]):
@@ -595,9 +611,8 @@ def _try_centre(cell, weights, price, shape, middles, lows, open_rows, best):
     counts = np.zeros(2, np.int64)
     for c in range(2):
         limit = (numbers[LOW] - numbers[SECOND - c]) * LESS
-        _, counts[c], _ = _sort(
-            weights[c], lows[c], middles[c], limit, numbers[FIRST + c], found[c], ends[c], sums[c]
-        )
+        ranges = weights[c], lows[c], middles[c], limit, numbers[FIRST + c], found[c]
+        _, counts[c], _ = _thresholds(*ranges, *_sort(*ranges), ends[c], sums[c])
     price = lam, k, best[0]
     value, i, j = _cheapest(ends, sums, counts, V, rho, price, 0.0, numbers[LOW], -math.inf)
     if i >= 0:
