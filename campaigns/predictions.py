@@ -586,6 +586,22 @@ def judge(scores, exact):
     return "MISS" if misses else "held", {"intervals": len(exact), "misses": len(misses)}, misses
 
 
+def exact_scores(X, y, T, formulation, arguments, fine):
+    """Enclosures of the sets of optimal scores of the rows of T, from a fine solution on; None if
+    the optimum was not found.
+    """
+    weight = arguments.get("sample_weight", np.ones(len(y)))
+    kept, intercept = np.flatnonzero(weight > 0), arguments.get("intercept", "free")
+    intercept = {True: "penalised", False: "none"}.get(intercept, intercept)
+    signs = np.where(y[kept] == 1, 1, -1)
+    ctx.prec = 1500
+    K = gram(np.vstack([X[kept], T]), arguments["kernel"], intercept == "penalised")
+    machine = Machine(formulation, K, signs, weight[kept], arguments, intercept)
+    v0 = fine.dual["theta" if formulation == "odm" else "alpha"][kept] * signs
+    found = optimum(machine, v0, fine.model.intercept if machine.free else 0.0)
+    return None if found is None else scores_of(machine, found, kept.size)
+
+
 def check(seed, shrink=None, proofs=False):
     """What became of one instance: a label, a word, numbers of intervals and of misses, and why."""
     design, X, y, T, formulation, arguments, tol, spoilt = instance(seed)
@@ -600,16 +616,7 @@ def check(seed, shrink=None, proofs=False):
         fine, scores = certified(
             solve, lambda: spoil(solve(tol), spoilt, rng), given, y, tested, shrink, proofs
         )
-        weight = arguments.get("sample_weight", np.ones(len(y)))
-        kept, intercept = np.flatnonzero(weight > 0), arguments.get("intercept", "free")
-        intercept = {True: "penalised", False: "none"}.get(intercept, intercept)
-        signs = np.where(y[kept] == 1, 1, -1)
-        ctx.prec = 1500
-        K = gram(np.vstack([X[kept], T]), arguments["kernel"], intercept == "penalised")
-        machine = Machine(formulation, K, signs, weight[kept], arguments, intercept)
-        v0 = fine.dual["theta" if formulation == "odm" else "alpha"][kept] * signs
-        found = optimum(machine, v0, fine.model.intercept if machine.free else 0.0)
-        exact = None if found is None else scores_of(machine, found, kept.size)
+        exact = exact_scores(X, y, T, formulation, arguments, fine)
         ctx.prec = EVALUATE
         word, counts, misses = judge(scores, exact)
     except Ended as ended:
