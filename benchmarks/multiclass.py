@@ -9,8 +9,8 @@ side by side in one run.
 Standardised features, summed losses, intercept. With --data-dir (or SVMCVX_DATA) usps and isolet
 are read from there, else data of their sizes are generated. Parts:
 
-machines  every loss for every lambda to the certified gap, with its seconds, Newton steps and
-linear systems; peers     where scikit-learn solves the same problem: Crammer-Singer without
+machines  every loss for every lambda to the certified gap, with its seconds, steps and methods;
+peers     where scikit-learn solves the same problem: Crammer-Singer without
 intercept beside
           LinearSVC(multi_class="crammer_singer") at its default tolerance and number of iterations,
           softmax beside LogisticRegression at its default tolerance and at the first that comes
@@ -83,7 +83,7 @@ def machines(arguments, name, X, y):
             print(
                 f"{name:7s} {loss:15s} lambda {lam:<7g} {seconds:7.2f} s, {ours.status}, gap"
                 f" {ours.certificate.gap:.1e}, upper {ours.certificate.upper:.6g},"
-                f" {options['iterations']} steps, {options['linear_systems']}",
+                f" {options['iterations']} steps by {options['method']}",
                 flush=True,
             )
 
