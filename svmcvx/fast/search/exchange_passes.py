@@ -229,7 +229,8 @@ def descend(H, gram, weight, lam, budget, kept, first, most, near, active, space
         for a in range(count):
             if not stays[here[0][a]] and (worst < 0 or here[2][a] > here[2][worst]):
                 worst = a
-        if worst < 0 or made > most or stop[0]:
+        # Of many rows that no point keeps a great many would leave.
+        if worst < 0 or (limit == math.inf and made > most) or stop[0]:
             return math.inf, made
         kept[here[0][worst]] = False
         count = _leave(worst, here[0], count, here[1], here[2])
