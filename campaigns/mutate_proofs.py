@@ -41,7 +41,7 @@ RBF, SQUARE = sx.RBF(0.5), sx.Polynomial(2, 0.5, 1.0)
 SEARCHES = {
     f"{solver} {arguments}": (solver, arguments)
     for solver, arguments in (
-        # Blocks, whose ends are not equal; those of the same problem below are known from then on.
+        # Blocks come before the searches below that end with the optima of the same problems.
         *(
             (solver, arguments | {"method": "partition", "max_iter": 2})
             for solver, arguments in (

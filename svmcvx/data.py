@@ -316,6 +316,10 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     return value
 
 
+# The first of equal observations, and the place of each observation there.
+EqualRows: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
 @dataclass(frozen=True, eq=False)
 class BinaryData:
     """Validated data of a binary formulation."""
@@ -336,6 +340,10 @@ class BinaryData:
     def total_weight(self) -> float:
         """Sum of the weights, rounded once."""
         return math.fsum(self.weight.tolist())
+
+    @cached_property
+    def equal_rows(self) -> EqualRows | None:
+        return equal_rows(self.X, self.y)
 
     @property
     def bounded_weight(self) -> Bounded:
@@ -368,6 +376,10 @@ class MulticlassData:
     @property
     def c(self) -> int:
         return int(self.classes.size)
+
+    @cached_property
+    def equal_rows(self) -> EqualRows | None:
+        return equal_rows(self.X, self.codes)
 
 
 def multiclass_data(X: Any, y: Any, sample_weight: Any = None) -> MulticlassData:
@@ -403,7 +415,7 @@ FEW = 1000
 Data = TypeVar("Data", BinaryData, MulticlassData)
 
 
-def equal_rows(X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+def equal_rows(X: Any, y: NDArray[Any]) -> EqualRows | None:
     """Return the first of equal observations, labels included, and the place of each one's there;
     None of sparse or few rows, and where most are different.
     """
@@ -419,18 +431,23 @@ def equal_rows(X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.in
     return (first, place) if 2 * first.size <= n else None
 
 
+def summed(weight: Floats, place: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return the weight at each place, and the share of each observation in that of its place."""
+    whole = np.asarray(np.bincount(place, weight), dtype=np.float64)
+    return whole, weight / whole[place]
+
+
 def merged(data: Data) -> tuple[Data, NDArray[np.intp], Floats] | None:
     """Return the data with equal rows in one, of their weight, the place of each there and its
     share of the weight; None as :func:`equal_rows`.
     """
-    label = "y" if isinstance(data, BinaryData) else "codes"
-    found = equal_rows(data.X, getattr(data, label))
-    if found is None:
+    if data.equal_rows is None:
         return None
-    first, place = found
-    weight = np.asarray(np.bincount(place, data.weight), dtype=np.float64)
+    first, place = data.equal_rows
+    weight, share = summed(data.weight, place)
+    label = "y" if isinstance(data, BinaryData) else "codes"
     rows = {name: getattr(data, name)[first] for name in ("X", label, "index")}
-    return replace(data, weight=weight, **rows), place, data.weight / weight[place]
+    return replace(data, weight=weight, **rows), place, share
 
 
 # Containers of arrays: reading, copying, recognising

@@ -16,7 +16,7 @@ def read_cell(source, *, small):
     lines, unseen = source.splitlines(), []
     for node in reversed(ast.parse(source).body):
         first, last, asserts = node.lineno - 1, node.end_lineno, isinstance(node, ast.Assert)
-        # What tells the sizes apart: SMALL = "SVMCVX_SMALL" in os.environ, and its import.
+        # The statements about sizes: SMALL = "SVMCVX_SMALL" in os.environ, and its import.
         sized = lines[first].startswith("SMALL =")
         sized |= lines[first] == "import os" and source.count("os.") == source.count("os.environ")
         while asserts and first and lines[first - 1].startswith("#"):

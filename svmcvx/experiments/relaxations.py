@@ -93,7 +93,7 @@ def relaxation_gaps(
             norms = zero_one_mio(X, y, form="perspective", gamma="norms", **rule)
             found = {"big_m": solve(big_m, tol=tol), "perspective": solve(norms, tol=tol)}
             found["conic"] = fast.conic(X, y, tol=tol, **shared)
-            # The data have been looked at: others are none for blocks.
+            # The data are valid here: an error says that the method does not take them.
             with suppress(DataError):
                 rounds: dict[str, Any] = {"method": "partition", "max_iter": ROUNDS - 1}
                 found["partition"] = fast.zero_one(X, y, tol=tol, **rounds, **shared)

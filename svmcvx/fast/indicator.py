@@ -451,7 +451,7 @@ class _Run:
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.
 
-        Whole turns have the search that has proved the most and the first of those that end.
+        The search that has proved the most and the first of those that end have whole turns.
         """
         running = list(self.searches)
         while True:

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import Bounded, exact, positive_part, square, total
 from svmcvx.certificate.rows import Rows, inner_error, sums_above
-from svmcvx.data import FEW, BinaryData, Features, equal_rows
+from svmcvx.data import FEW, BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import FeatureSpace, Point, RowBlock, point_of_rows, row_block_of
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
@@ -275,7 +275,7 @@ class KernelSpace(FeatureSpace):
     @cached_property
     def copies(self) -> NDArray[np.intp] | None:
         """The first observation equal to each, label included; None where most are different."""
-        found = None if self.keep_gram else equal_rows(self.data.X, self.data.y)
+        found = None if self.keep_gram else self.data.equal_rows
         return None if found is None else found[0][found[1]]
 
     def _blockwise(self, v: Floats) -> Point:

@@ -439,21 +439,21 @@ def _ends(tree: Tree, counts: str, of: str, what: str) -> Integers:
 def _blocks_bound(problem: Problem) -> float:
     """Return the sum of what trees of blocks prove, each with its share of the squared norm.
 
-    A block is the problem in which other rows have no weight, and others cost more.
+    A block is the problem in which the rows of other blocks have no weight, at a larger price.
     """
     proof, statement, tree = problem.proof, problem.statement, problem.proof.tree
     if problem.kernel is not None or problem.has("k") or problem.formulation == "ramp":
         raise ProofRejected(
             "blocks are about linear machines and losses that are counted at a price"
         )
-    # As many as bytes tell apart.
+    # A byte names one of 256 blocks.
     shares = [Fraction(share) for share in tree["share"][:257].tolist()]
     if not 0 < len(shares) <= 256 or min(shares) <= 0 or sum(shares) > 1:
         raise ProofRejected(
             "the shares of the blocks, 256 at most, must be positive, and their sum at most 1"
         )
     if tree["block"].max() >= len(shares):
-        raise ProofRejected("a row is in a block that there is not")
+        raise ProofRejected("a row names a block that the proof does not have")
     whole, name = Fraction(0), "C" if problem.free else "lam"
     for number, (share, own) in enumerate(zip(shares, _trees(tree), strict=True)):
         weight = np.where(tree["block"] == number, statement.weighted, 0.0)

@@ -186,7 +186,7 @@ def promising(gaps: list[tuple[float, float]], tol: float, most: float) -> bool:
     (read, gap), (before, largest) = gaps[-1], gaps[max(len(gaps) - 2, 0)]
     if not math.isfinite(gap) or (len(gaps) > STALLED and gap > 0.999 * gaps[-STALLED][1]):
         return False
-    # An estimated gap without rest leaves rounding to the checker.
+    # Where rounding makes the estimated gap zero or negative, the checker decides.
     if gap <= 0.0 or read <= TRIAL * most:
         return read <= most
     fallen = math.log(largest / gap)

@@ -204,7 +204,7 @@ def flat_one(loss, z, a, c, sigma):
     return (low + 1.0 / sigma, math.inf) if loss.kind == HINGE and z > low else (-math.inf, low)
 
 
-# Unsigned, an index is not tested for counting from the end; nor is one that starts at 0.
+# numba tests an index for counting from the end, unless it is unsigned or of a range from 0.
 place = np.uint64
 # Sums may be taken in any order; NaN and infinity stay what they are.
 ANY_ORDER = {"reassoc", "nsz", "contract"}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.certificate import CheckedParts, certificate_of_sum, check_parts
-from svmcvx.data import CodedLabels, binary_data, equal_rows
+from svmcvx.data import CodedLabels, binary_data, equal_rows, summed
 from svmcvx.fast.margin.pairs_passes import COMPARED, DONE, STATE, STEPS, Answers, Problems, ascend
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.feature_space import feature_space
@@ -258,8 +258,7 @@ def _sorted(
     if whole and not isinstance(kernel, TESTED) and (found := equal_rows(X, codes)) is not None:
         first, place = found
         each = np.ones(codes.size) if weight is None else weight
-        weight = np.asarray(np.bincount(place, each), dtype=np.float64)
-        share = each / weight[place]
+        weight, share = summed(each, place)
     order = np.argsort(codes[first], kind="stable") if by_class else np.arange(first.size)
     inverse = np.empty_like(order)
     inverse[order] = np.arange(order.size)

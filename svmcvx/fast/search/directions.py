@@ -264,7 +264,7 @@ def _columns(search: CountingSearch) -> tuple[NDArray[np.intp], Floats]:
 
 def _axes(H: Floats, w: Floats | None) -> Floats:
     """Return orthogonal axes: w and the principal axes of the rows across it, or the columns if
-    rows have very different sizes in some of both.
+    the rows are much longer along some axes or columns than along others.
     """
     columns = np.eye(H.shape[1])
     if w is None or not w.any():

@@ -229,7 +229,7 @@ def descend(H, gram, weight, lam, budget, kept, first, most, near, active, space
         for a in range(count):
             if not stays[here[0][a]] and (worst < 0 or here[2][a] > here[2][worst]):
                 worst = a
-        # Of many rows that no point keeps a great many would leave.
+        # A large inseparable set would lose many rows, one by one, before a point keeps it.
         if worst < 0 or (limit == math.inf and made > most) or stop[0]:
             return math.inf, made
         kept[here[0][worst]] = False

@@ -60,7 +60,7 @@ FORGERIES = [
     ("blocks at a higher price", "blocks", both(put("tree.share", 0, 1e-9), ALONE), LESS),
     ("a price of a block that overflows", "blocks", put("tree.share", ..., 5e-324), LESS),
     ("blocks of another price", "blocks", both(numbers(C=0.5), ALONE), LESS),
-    ("a row in a block that there is not", "blocks", put("tree.block", 3, 2), "in a block that"),
+    ("a row in a block that there is not", "blocks", put("tree.block", 3, 2), "names a block that"),
     ("blocks that exchange their trees", "blocks", exchanged, f"{LESS}|name rows|branches on no"),
     ("all rows in one block", "blocks", put("tree.block", ..., 0), f"{LESS}|crosses"),
     ("a tree of no rows", "blocks 0-1", put("tree.block", ..., 1), f"{LESS}|crosses"),
