@@ -123,7 +123,8 @@ def standard_form(constraint: cp.Constraint) -> StandardForm | None:
         order = 1.0 if isinstance(atom, cp.norm1) else 2.0
         return StandardForm("norm", (limit, u), order, factor)
     if isinstance(atom, cp.quad_over_lin) and atom.args[1].is_constant():
-        divisor = float(atom.args[1].value)
+        if (divisor := float(atom.args[1].value)) <= 0.0:
+            return None
         if limit.is_constant() and (most := float(limit.value[0])) > 0.0:
             length = cp.Constant([math.sqrt(most * divisor)])
             return StandardForm(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from campaigns.added_constraints import falsehood
+from svmcvx.formulations.constraints import standard_form
 from tests.balls import fractions
 from tests.conftest import make_data
 
@@ -139,6 +140,12 @@ def test_no_constraint_and_constraints_in_two_calls():
     assert both.certificate.upper == pytest.approx(together.certificate.upper, rel=1e-6)
     with pytest.raises(sx.BuildError, match="added in one call"):
         first.with_constraints([b >= 0.0], holds=lambda model: True)
+
+
+def test_squares_over_zero_have_no_multipliers():
+    w = cp.Variable(3)
+    assert standard_form(cp.quad_over_lin(w, 0.0) <= 1.0) is None
+    assert standard_form(cp.quad_over_lin(w, 2.0) <= 1.0) is not None
 
 
 # Variables of the constraints alone
