@@ -17,7 +17,7 @@ from svmcvx.certificate.bounded import Bounded
 from svmcvx.certificate.rows import row_norms_squared
 from svmcvx.kernels.class_rows_passes import EntryTerms, Pieces, add_scores
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.kernels.factor import definite_factor
+from svmcvx.kernels.factor import is_definite
 from svmcvx.kernels.functions import (
     RBF,
     SQUARE,
@@ -91,7 +91,7 @@ class ClassRows:
             whole, self._error = self._whole()
             if isinstance(kernel, TESTED):
                 exact = np.array_equal(whole, whole.T)
-                self.definite = exact and definite_factor(whole) is not None
+                self.definite = exact and is_definite(whole)
         # Where a few rows are far from all others, differences have the smaller errors.
         if whole is not None and self._error.entries is None:
             self._store = np.ascontiguousarray(whole, dtype=np.float64).reshape(-1)

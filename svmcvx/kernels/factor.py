@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from types import EllipsisType
 
 import numpy as np
@@ -125,6 +126,21 @@ def definite_factor(K: Floats) -> GramFactor | None:
     return GramFactor(unit[:, None] * found[0], found[1].size, 0.0, found[1])
 
 
+def is_definite(K: Floats) -> bool:
+    """Whether a symmetric matrix is positive semidefinite up to rounding: whether it has a factor
+    after its diagonal has grown by as much, which takes no pivots unless its rank is low.
+    """
+    n = K.shape[0]
+    few = max(n // 8, 1)
+    if lapack.dpotrf(K[:few, :few].T)[1]:
+        return definite_factor(K) is not None
+    grown = np.array(K.T, order="F")
+    diagonal = np.einsum("ii->i", grown)
+    # A row of zeros stays one.
+    diagonal[:] = (1.0 + 5 * n * EPS) * diagonal + TINY
+    return not run_with_deadline(partial(lapack.dpotrf, overwrite_a=1, clean=0), grown)[1]
+
+
 def _falls(K: Floats, upper: Floats) -> bool:
     """Whether x'Kx is below all rounding for the x that the first failing minor of Cholesky's
     method gives, of which `upper` factors all but the last row.
@@ -151,12 +167,13 @@ def _pivoted(K: Floats) -> tuple[Floats, NDArray[np.intp]] | None:
     packed, order, rank, _ = lapack.dpstrf(K.T, lower=1, tol=2 * n * EPS)
     L = np.empty((n, max(rank, 1)))
     L[order - 1] = np.tril(packed[:, : L.shape[1]])
-    row = K[order[0] - 1]
+    order = order.astype(np.intp) - 1
+    row, rest = K[order[0]], order[rank:]
     with np.errstate(over="ignore", invalid="ignore"):
-        # The norm of K is at least |Kx|/|x|.
-        left = np.linalg.norm(K - L @ L.T) * np.linalg.norm(row)
+        # Rows of pivots are factored up to rounding. The norm of K is at least |Kx|/|x|.
+        left = np.linalg.norm(K[np.ix_(rest, rest)] - L[rest] @ L[rest].T) * np.linalg.norm(row)
         small = left <= 10 * n * EPS * np.linalg.norm(K @ row) < math.inf
-    return (L, order[:rank].astype(np.intp) - 1) if small else None
+    return (L, order[:rank]) if small else None
 
 
 def require_symmetric(K: Floats) -> None:

@@ -26,7 +26,7 @@ from svmcvx.kernels import (
 from svmcvx.kernels.class_rows import MANY_COLUMNS, ClassRows, Layout
 from svmcvx.kernels.class_rows_passes import exponentials
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.kernels.factor import definite_factor, gram_factor
+from svmcvx.kernels.factor import definite_factor, gram_factor, is_definite
 from svmcvx.system import threads
 
 RNG = np.random.default_rng(0)
@@ -191,6 +191,29 @@ def test_an_indefinite_matrix_needs_no_factor_with_pivots(monkeypatch):
     monkeypatch.undo()
     # What rounding hides is singular.
     assert definite_factor(np.diag([1.0, -1e-17])).rank == 1
+
+
+@pytest.mark.parametrize("rank", [2, 12, 50, 59, 60])
+@pytest.mark.parametrize(("least", "definite"), [(0.0, True), (-1e-17, True), (-1e-9, False)])
+def test_the_test_of_definiteness_agrees_with_the_factor(rank, least, definite):
+    rng, n = np.random.default_rng(rank), 60
+    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    values = np.where(np.arange(n) < rank, rng.uniform(0.5, 2.0, n), 0.0)
+    values[rank - 1] = least
+    size = 10.0 ** rng.uniform(-6, 6, n)
+    scaled = (Q * values) @ Q.T
+    K = 0.5 * (scaled + scaled.T) * size * size[:, None]
+    factor = definite_factor(K)
+    assert is_definite(K) == (factor is not None) == definite
+    if definite:
+        # Roundings of one eigenvalue of 60 have either sign.
+        assert factor.rank == rank - 1 or (factor.rank, rank) == (n, n)
+        L = factor.L / size[:, None]
+        assert np.allclose(L @ L.T, scaled, rtol=0.0, atol=1e-13)
+        with_zeros = np.pad(K, (0, 8))
+        assert is_definite(with_zeros)
+        with_zeros[0, -1] = with_zeros[-1, 0] = 1e-3 * size[0]
+        assert not is_definite(with_zeros)
 
 
 def test_a_long_observation_hides_no_direction_of_the_others():
