@@ -9,7 +9,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -120,7 +120,9 @@ class Timings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
-    """Data that a proof needs in addition to a model, a dual point and the hyper-parameters."""
+    """Data that a proof needs in addition to a model, a dual point and the hyper-parameters; `rows`
+    are the observations of one of several problems, whose model counts those of all.
+    """
 
     intercept: str
     weight: Floats
@@ -128,6 +130,7 @@ class Evidence:
     given: Mapping[str, Floats] = field(default_factory=dict)
     spread: Mapping[str, Floats] = field(default_factory=dict)
     tree: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    rows: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", frozen(self.weight))
@@ -348,9 +351,9 @@ class Solution:
                 " part, which a proof from the raw data cannot state; use a positive semidefinite"
                 " kernel"
             )
-        statement = self._stated(evidence, facts)
+        statement, model = self._stated(evidence, facts), alone(self).model
         dual = dual_of(statement.formulation, statement.hyperparameters, self.dual)
-        expansion = "dual_coef" if hasattr(self.model, "kernel") else "coef"
+        expansion = "dual_coef" if hasattr(model, "kernel") else "coef"
         names = ("support", expansion) if expansion == "dual_coef" else (expansion,)
         lower, by = certificate.lower, SEARCHED.get(certificate.kind)
         if lower == -math.inf:
@@ -363,7 +366,7 @@ class Solution:
         finite = certificate.upper < math.inf
         return Proof(
             statement=statement,
-            model={name: getattr(self.model, name) for name in (*names, "intercept")}
+            model={name: getattr(model, name) for name in (*names, "intercept")}
             | dict(evidence.spread),
             dual=dual,
             lower=None if unproved or lower is None else lower - REPEATED * abs(lower),
@@ -480,6 +483,15 @@ class _Lazy:
 
 for _field in fields(Solution):
     setattr(LazySolution, _field.name, _Lazy(_field.name, getattr(Solution, _field.name, None)))
+
+
+def alone(part: Solution) -> Solution:
+    """Return one of several problems with a model that counts its own observations."""
+    model: Any = part.model
+    if (evidence := part.evidence) is None or evidence.rows is None:
+        return part
+    own = replace(model, support=np.searchsorted(evidence.rows, model.support))
+    return replace(part, model=own, evidence=replace(evidence, rows=None))
 
 
 def composite(

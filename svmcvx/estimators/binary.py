@@ -367,7 +367,11 @@ def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
     """Return a solution with the support as rows of all data, of `width` columns."""
     model = cast(BinaryModel, solution.model)
     wide = {"n_features": width} if isinstance(model, KernelModel) else {}
-    return replace(solution, model=replace(model, support=rows[model.support], **wide))  # type: ignore[type-var]
+    return replace(
+        solution,
+        model=replace(model, support=rows[model.support], **wide),  # type: ignore[type-var]
+        evidence=solution.evidence and replace(solution.evidence, rows=rows),
+    )
 
 
 def solve_each(

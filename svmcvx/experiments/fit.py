@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -523,10 +523,7 @@ def save_proof(folder: Path, name: str, fitted: Any, part: Part) -> str:
         for key, one in solution.parts.items():
             if not isinstance(key, tuple):
                 return "one class against the rest: no proofs were written"
-            rows = np.flatnonzero(np.isin(y, key))
-            model: Any = one.model
-            own = replace(one, model=replace(model, support=np.searchsorted(rows, model.support)))
-            own.save_proof(folder / f"{stem}.{key[0]}-{key[1]}.npz")
+            one.save_proof(folder / f"{stem}.{key[0]}-{key[1]}.npz")
     except DataError as error:
         return f"no proof: {error}"
     return ""

@@ -47,7 +47,7 @@ from svmcvx.kernels import Precomputed
 from svmcvx.model import BinaryModel, OneVsModel, sums_by_class
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
-from svmcvx.solution import REPEATED, Evidence, Solution
+from svmcvx.solution import REPEATED, Evidence, Solution, alone
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -365,12 +365,9 @@ def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> On
         sides = [(every, codes == k, np.arange(2)) for k in range(classes.size)]
     members = []
     for part, (rows, positive, labels) in zip(solution.parts.values(), sides, strict=True):
-        own: Any = part.model
         inside = features if rows.size == codes.size else features[rows]
-        if isinstance(getattr(own, "kernel", None), Precomputed) and rows.size < codes.size:
+        if isinstance(getattr(part.model, "kernel", None), Precomputed) and rows.size < codes.size:
             inside = inside[:, rows]
         coded = CodedLabels(positive[rows].astype(np.intp), labels, inside)
-        # Models of parts count rows of all data.
-        counted = replace(part, model=replace(own, support=np.searchsorted(rows, own.support)))
-        members.append(binary_guarantee(counted, inside, coded))
+        members.append(binary_guarantee(alone(part), inside, coded))
     return OneVsGuarantee(classes, model.scheme, tuple(members), by_sums)

@@ -129,6 +129,28 @@ def test_equal_rows_are_one_row_of_their_weight(kernel, p, scheme, weighted, mon
         assert (part.model.support < copies.size).all()
 
 
+@pytest.mark.parametrize(("scheme", "merged"), [("ovo", True), ("ovo", False), ("ovr", True)])
+def test_parts_have_proofs_for_their_rows_merged_or_not(scheme, merged, monkeypatch, tmp_path):
+    pytest.importorskip("flint")
+    monkeypatch.setattr("svmcvx.data.FEW", 10 if merged else 1000)
+    codes = CODES[CODES < 3]
+    copies = np.random.default_rng(0).permutation(np.repeat(np.arange(codes.size), 3))
+    rows, labels = X[CODES < 3][copies], codes[copies]
+    coded = CodedLabels(labels, np.arange(3))
+    distinct = solved(rows, coded, scheme=scheme).order.size
+    assert distinct == (codes if merged else copies).size
+    fitted = sx.PSVMClassifier(kernel=sx.RBF(0.4), multiclass=scheme).fit(rows, labels)
+    for key, part in fitted.solutions_.items():
+        own = np.isin(labels, key) if scheme == "ovo" else np.ones(labels.size, dtype=bool)
+        sides = labels[own] if scheme == "ovo" else (labels == key).astype(int)
+        part.save_proof(path := tmp_path / "part.npz")
+        found = sx.verify(path, rows[own], sides, expect=part)
+        assert found.holds, found.why
+        assert found.lower <= part.certificate.upper
+        assert part.certificate.lower <= found.upper
+        assert found.upper - found.lower <= 1e-5 * found.upper
+
+
 def test_rare_coefficients_are_sparse_rows_of_the_same_models(monkeypatch, tmp_path):
     found = []
     for share, sparse in ((0.0, False), (1.0, True)):
@@ -204,8 +226,8 @@ def test_names_of_classes_change_nothing():
 def test_a_matrix_is_tested_once_and_taken_as_it_is(monkeypatch):
     K = KERNELS[1](X)
     first, tested = solved(), []
-    test = class_rows.definite_factor
-    monkeypatch.setattr(class_rows, "definite_factor", lambda K: tested.append(0) or test(K))
+    test = class_rows.is_definite
+    monkeypatch.setattr(class_rows, "is_definite", lambda K: tested.append(0) or test(K))
     given = {"kernel": Precomputed()}
     with GramCache().shared():
         again = [solved(K, **given) for _ in range(2)]
