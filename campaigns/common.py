@@ -6,6 +6,8 @@ import argparse
 import collections
 import time
 
+# Tolerance of the second solve of a problem, to which a first one is held.
+FINE = 1e-12
 BAD = ("MISS", "FALSE", "WRONG", "RAW ERROR")
 
 

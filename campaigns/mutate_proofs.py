@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 import svmcvx as sx
-from campaigns import predictions
+from campaigns import common, predictions
 from tests.proofs.forgeries.archive import HEADER, File, npy, packed, unpacked
 from tests.proofs.forgeries.honest import TEST
 from tests.proofs.test_proofs import CASES, case
@@ -125,7 +125,7 @@ def honest(name):
     else:
         T, (solver, arguments) = TEST, SCORED[name]
         proof = sx.guarantee(getattr(sx.fast, solver)(X, Y, **arguments), X, Y).proof(T)
-        fine = getattr(sx.fast, solver)(X, Y, **arguments | {"tol": 1e-12})
+        fine = getattr(sx.fast, solver)(X, Y, **arguments | {"tol": common.FINE})
         scores = predictions.exact_scores(X, (Y > 0).astype(int), T, solver, arguments, fine)
     verified = sx.verify(proof, X_, y, test=T)
     assert verified.holds, (name, verified.why)

@@ -561,7 +561,7 @@ def certified(solve, spoilt, X, y, T, shrink, proofs=False):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            fine, found = solve(1e-12), guarantee(spoilt(), X, y)
+            fine, found = solve(common.FINE), guarantee(spoilt(), X, y)
         except sx.SvmcvxError as error:
             raise Ended("refused", f"{type(error).__name__}: {error}") from None
         if shrink is not None and not proofs:

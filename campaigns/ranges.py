@@ -80,8 +80,9 @@ def exact(X, y, train, machine, settings):
     names = ("C1", "C2", "D") if odm else ("C", "p")
     own = {name: settings.get(name, getattr(machine, name)) for name in names}
     solver = sx.fast.odm if odm else sx.fast.psvm
-    own_settings = own | ({"intercept": "none"} if odm else {})
-    fine = solver(X[train], y[train], kernel=kernel, tol=1e-12, time_limit=20.0, **own_settings)
+    more = {"intercept": "none"} if odm else {}
+    more |= own | {"kernel": kernel, "tol": common.FINE, "time_limit": 20.0}
+    fine = solver(X[train], y[train], **more)
     ctx.prec = 1500
     K = gram(np.vstack([X[train], X[~train]]), kernel, False)
     of = Machine(
