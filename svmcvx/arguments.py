@@ -37,7 +37,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
     "tolerance": "tol",
     "weights": "sample_weight",
 }
-# Arguments of scikit-learn's machines that have no counterpart.
+# Arguments of scikit-learn's machines that have no counterpart, and of the reader of files.
 ABSENT: Final[Mapping[str, str]] = {
     "probability": "class probabilities are those of sklearn.calibration.CalibratedClassifierCV",
     "random_state": "nothing is drawn at random: leave it out",
@@ -45,6 +45,10 @@ ABSENT: Final[Mapping[str, str]] = {
     "loss": "the estimator names it, and p of the pSVM: 1 for the hinge, 2 for its square",
     "shrinking": "no answer depends on such a choice: leave it out",
     "multi_class": "it is called multiclass",
+    **dict.fromkeys(
+        ("target", "drop", "keep", "n_features"),
+        "it belongs to svmcvx.datasets.load: pass the data set that this returns",
+    ),
 }
 # Type and text of the arguments that several functions or classes share, in the order in which
 # estimators list them after their own.

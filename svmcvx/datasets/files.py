@@ -158,19 +158,28 @@ def read_file(
     tables = (".csv", ".tsv", ".tab", ".parquet", ".npz")
     if named or (suffix not in tables and _is_libsvm(path)):
         name = plain.stem if named else plain.name
-        return Dataset(name, *read_libsvm(path, n_features))
+        found = Dataset(name, *read_libsvm(path, n_features))
+        return without_columns(found, path, target, drop, keep)
     if n_features is not None:
         raise DataError(f"n_features is for files of LIBSVM, which {path} is not; leave it out")
     if suffix == ".npz" or (suffix == ".parquet" and plain != path):
         if plain != path:
             raise DataError(f"{path} is packed twice; unpack it to {plain.name}")
-        return read_npz(path)
+        return without_columns(read_npz(path), path, target, drop, keep)
     if suffix in (*tables, ".txt", ".data", ".dat"):
         return read_table(_table(path), plain.stem, path.name, target, drop, keep)
     raise DataError(
         f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may"
         " be packed: .gz, .bz2, .xz); LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"
     )
+
+
+def without_columns(found: Dataset, what: Any, *columns: str | Sequence[str] | None) -> Dataset:
+    """Return data that are no table; raise if columns of one are named: target, drop, or keep."""
+    for argument, given in zip(("target", "drop", "keep"), columns, strict=True):
+        if given:
+            raise DataError(f"{argument} is for tables, which {what} is not; leave it out")
+    return found
 
 
 if TYPE_CHECKING:

@@ -16,7 +16,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_whole
-from svmcvx.datasets.files import read_file, read_libsvm, read_npz, read_table, write_npz
+from svmcvx.datasets.files import (
+    read_file,
+    read_libsvm,
+    read_npz,
+    read_table,
+    without_columns,
+    write_npz,
+)
 from svmcvx.datasets.registry import Dataset, Record, known_sets, label_text
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean, missing_extra
 
@@ -257,6 +264,8 @@ def load(
         found = read(Path(base), n_features=n_features)
     else:
         found = _load(base, data_dir, read)
+        if not Path(base).is_file():
+            without_columns(found, base, target, drop, keep)
     if not classes:
         return found
     # A label may begin with a minus sign.

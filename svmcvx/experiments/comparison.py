@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
+from svmcvx.arguments import known_arguments
 from svmcvx.catalogue import TOL
 from svmcvx.certificate import relative_gap
 from svmcvx.data import Features, check_choice, check_number, check_time_limit, check_whole
@@ -380,6 +381,7 @@ def named_models(models: Models) -> list[tuple[str, Any]]:
     return list(named.items())
 
 
+@known_arguments
 def compare(
     models: Models,
     X: Any,

@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import indexable
 
+from svmcvx.arguments import known_arguments
 from svmcvx.catalogue import TOL
 from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
@@ -241,6 +242,7 @@ class Selection(SummaryTable):
         return [*counts, *state, *filter(None, dict.fromkeys(self["note"]))]
 
 
+@known_arguments
 def select(
     estimator: Any,
     grid: Grid,
@@ -393,7 +395,7 @@ def select(
             except KeyboardInterrupt:
                 table.complete = False
                 message = f"interrupted after {len(rows)} fits: best_estimator_ is None"
-                warnings.warn(message, stacklevel=2)
+                warnings.warn(message, stacklevel=3)
     return table
 
 

@@ -321,7 +321,7 @@ def collected(
         advice = "pass store='rows.sqlite' to go on from there next time"
         advice = advice if path is None else "the same call goes on from there"
         warnings.warn(
-            f"{why} after {done} of {size} {what}: the result holds these; {advice}", stacklevel=3
+            f"{why} after {done} of {size} {what}: the result holds these; {advice}", stacklevel=4
         )
     return rows, reused, done == size
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from svmcvx.arguments import known_arguments
 from svmcvx.catalogue import TOL
 from svmcvx.data import Features, check_choice, check_time_limit
 from svmcvx.datasets import Dataset
@@ -43,6 +44,7 @@ def as_split(value: Any) -> Split:
     return Split(folds=value) if isinstance(value, int) else Split(test_size=value)
 
 
+@known_arguments
 def study(
     models: Models,
     datasets: Any,

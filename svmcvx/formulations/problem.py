@@ -202,11 +202,13 @@ class FormulationProblem(cp.Problem):
         DataError
             If a parameter has no value.
         """
-        values = {}
-        for name, parameter in self._parameters.items():
-            if parameter.value is None:
-                raise DataError(f"the parameter {name} has no value; set problem.{name}.value")
-            values[name] = float(parameter.value)
+        for name, parameter in self.param_dict.items():
+            # Those that follow others have values wherever these have.
+            if not isinstance(parameter, cp.CallbackParam) and parameter.value is None:
+                raise DataError(
+                    f"the parameter {name} has no value; set problem.param_dict[{name!r}].value"
+                )
+        values = {name: float(one.value) for name, one in self._parameters.items()}
         known, statement = self._stated
         if values != known and statement is not None:
             statement = statement.at(**values)

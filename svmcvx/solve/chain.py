@@ -382,8 +382,10 @@ def solve(
         )
     kind = policy.classify(problem)
     entry = find(problem.formulation.name)
-    fast = "" if entry is None or entry.fast is None else entry.fast.name
-    cards = policy.candidates(kind, solver, fast if kind in policy.MIXED else "")
+    # Which states no added constraints.
+    elsewhere = kind in policy.MIXED and not isinstance(problem, ConstrainedProblem)
+    fast = entry.fast.name if elsewhere and entry and entry.fast else ""
+    cards = policy.candidates(kind, solver, fast)
     raw_options = _options_by_solver(cards, solver, solver_options)
     problem.require_as_built()
     these: DataFacts | None = problem.formulation.data_facts

@@ -21,6 +21,8 @@ from typing import Any
 import clarabel
 import cvxpy as cp
 import numpy as np
+from cvxpy.problems.problem_form import ProblemForm
+from cvxpy.reductions.solvers.conic_solvers.scip_conif import SCIP
 from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
 from cvxpy.reductions.solvers.solver import Solver
 
@@ -44,12 +46,14 @@ class ProblemClass(StrEnum):
     MILP = "MILP"
     MIQP = "MIQP"
     MISOCP = "MISOCP"
+    MIXED_POWER = "MISOCP/power"
 
 
 CONVEX = frozenset({ProblemClass.LP, ProblemClass.QP, ProblemClass.SOCP, ProblemClass.SDP})
 LINEAR = frozenset({ProblemClass.LP, ProblemClass.QP})
 WITHOUT_SDP = CONVEX - {ProblemClass.SDP}
-MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
+WITHOUT_POWERS = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
+MIXED = WITHOUT_POWERS | {ProblemClass.MIXED_POWER}
 
 
 # Feasibility tolerances of mixed-integer solvers: their incumbents and bounds are off by about as
@@ -135,7 +139,7 @@ SOLVERS: dict[str, SolverCard] = {
         SolverCard(
             name="GUROBI",
             module="gurobipy",
-            classes=WITHOUT_SDP | MIXED,
+            classes=WITHOUT_SDP | WITHOUT_POWERS,
             install="pip install gurobipy and a licence",
             licence=True,
             tolerances=("BarConvTol", "BarQCPConvTol", "FeasibilityTol", "OptimalityTol"),
@@ -147,7 +151,7 @@ SOLVERS: dict[str, SolverCard] = {
         SolverCard(
             name="SCIP",
             module="pyscipopt",
-            classes=MIXED,
+            classes=WITHOUT_POWERS,
             install="pip install 'svmcvx[mip]'",
             accuracy=1e-6,
             warm_start=True,
@@ -192,8 +196,9 @@ SOLVERS: dict[str, SolverCard] = {
 
 ORDER: dict[ProblemClass, tuple[str, ...]] = {
     **dict.fromkeys(CONVEX, ("MOSEK", "CLARABEL", "SCS")),
-    **dict.fromkeys(MIXED, ("MOSEK", "GUROBI", "SCIP")),
+    **dict.fromkeys(WITHOUT_POWERS, ("MOSEK", "GUROBI", "SCIP")),
     ProblemClass.MILP: ("MOSEK", "GUROBI", "HIGHS", "SCIP"),
+    ProblemClass.MIXED_POWER: ("MOSEK",),
 }
 
 # Solvers that are tried unless one is named.
@@ -220,6 +225,8 @@ def classify(problem: cp.Problem) -> ProblemClass:
                 " cone"
             )
         return ProblemClass.SDP
+    if mixed and not SCIP().can_solve(ProblemForm(problem)):
+        return ProblemClass.MIXED_POWER
     if problem.is_lp():
         return ProblemClass.MILP if mixed else ProblemClass.LP
     if problem.is_qp():
@@ -330,6 +337,11 @@ def candidates(kind: ProblemClass, solver: str | Solver, fast: str = "") -> tupl
     `fast` names the specialised solver of the formulation for the message without any.
     """
     without = f"; svmcvx.fast.{fast} solves the formulation without one" if fast else ""
+    if kind is ProblemClass.MIXED_POWER:
+        without = (
+            "; beside variables that are integers choose p = 1 or p = 2, which have no power cones,"
+            " and constraints without exponentials and logarithms"
+        )
     if solver == "auto":
         cards = tuple(SOLVERS[name] for name in ORDER[kind])
         if not any(map(installed, cards)):
@@ -358,7 +370,9 @@ def candidates(kind: ProblemClass, solver: str | Solver, fast: str = "") -> tupl
         raise SolverUnavailable(f"{card.name} is not installed; run: {card.install}{without}")
     if kind not in card.classes:
         others = ", ".join(name for name, other in SOLVERS.items() if kind in other.classes)
-        raise SolverUnavailable(f"{card.name} is not used for {kind}; choose one of {others}")
+        raise SolverUnavailable(
+            f"{card.name} is not used for {kind}; choose one of {others}{without}"
+        )
     return (card,)
 
 

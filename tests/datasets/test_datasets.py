@@ -195,6 +195,22 @@ def test_a_data_frame_is_read_as_its_file_is_and_never_printed(tmp_path):
             datasets.load(wrong)
 
 
+@pytest.mark.parametrize("argument", ["target", "drop", "keep"])
+def test_columns_of_what_is_no_table_are_refused(tmp_path, argument):
+    np.savez(tmp_path / "own.npz", X=TABLE[["x", "size"]].to_numpy(), y=TABLE["kind"].to_numpy(str))
+    (tmp_path / "own.svm").write_text("1 1:2\n-1 2:1\n")
+    for name in (
+        "iris",
+        "iris:setosa-virginica",
+        "own",
+        tmp_path / "own.npz",
+        tmp_path / "own.svm",
+    ):
+        assert datasets.load(name, tmp_path).X.shape[0] > 1
+        with pytest.raises(sx.DataError, match=f"{argument} is for tables, which .* is not"):
+            datasets.load(name, tmp_path, **{argument: "kind"})
+
+
 def test_missing_text_is_missing_in_all_columns_of_its_values(tmp_path):
     text = "sex,smoke,age,kind\nmale,no,40,a\n,?,50,b\nfemale,yes,?,a\nmale,no,60,b\n"
     (tmp_path / "t.csv").write_text(text)

@@ -294,6 +294,18 @@ def test_bad_arguments(keywords, message):
         sx.compare(**{"models": MODELS, "X": X, "y": Y, **keywords})
 
 
+@pytest.mark.parametrize("name", ["drop", "target"])
+def test_arguments_of_the_reader_of_files_are_named(name):
+    machine, data = sx.PSVMClassifier(), "iris:versicolor-virginica"
+    for call in (
+        lambda **one: sx.compare([machine], data, **one),
+        lambda **one: sx.select(machine, {"C": [1.0]}, data, **one),
+        lambda **one: sx.study([machine], [data], **one),
+    ):
+        with pytest.raises(sx.SvmcvxError, match=f"{name}'; it belongs to svmcvx.datasets.load"):
+            call(**{name: "id"})
+
+
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatch):
     store = tmp_path / "rows.sqlite"
 
@@ -305,8 +317,9 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatc
         return genuine(self, *arguments)
 
     monkeypatch.setattr(sx.PSVMClassifier, "fit", interrupted)
-    with pytest.warns(UserWarning, match="interrupted after 2 of 3 models"):
+    with pytest.warns(UserWarning, match="interrupted after 2 of 3 models") as warned:
         table = sx.compare(MODELS, X, Y, store=store)
+    assert warned[0].filename == __file__
     assert (table["model"].tolist(), table.complete) == (["hinge", "squared"], False)
     assert len(Store(store)) == 2
     fits = []

@@ -2,6 +2,7 @@
 than without them.
 """
 
+import importlib.util
 import math
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from campaigns.added_constraints import falsehood
 from svmcvx.formulations.constraints import standard_form
+from svmcvx.solve import policy
 from tests.balls import fractions
 from tests.conftest import make_data
 
@@ -170,6 +172,28 @@ def test_a_number_of_weights_is_a_sum_of_booleans():
     best = min(one.certificate.upper for one in each)
     assert certificate.lower <= best * (1 + 1e-6)
     assert certificate.upper == pytest.approx(best, rel=1e-5)
+
+
+@pytest.mark.parametrize("p", [1.5, 3.0])
+def test_booleans_beside_power_cones_are_refused_with_what_to_do(p):
+    problem = sx.psvm_primal(X, Y, C=0.7, p=p)
+    w = problem.var_dict["w"]
+    integers = problem.with_constraints([cp.abs(w) <= cp.Variable(w.size, boolean=True)])
+    for solver, why in (("scip", "SCIP is not used for"), ("highs", "HIGHS is not used for")):
+        with pytest.raises(sx.SolverUnavailable, match=f"{why} MISOCP/power.* p = 1 or p = 2"):
+            sx.solve(integers, solver=solver)
+    if importlib.util.find_spec("mosek") is None:
+        with pytest.raises(sx.SolverUnavailable, match=r"install one of MOSEK.* p = 1 or p = 2"):
+            sx.solve(integers)
+
+
+def test_where_no_solver_takes_integers_no_other_problem_is_proposed(monkeypatch):
+    monkeypatch.setattr(policy, "installed", lambda _: False)
+    problem = sx.psvm_primal(X, Y, C=0.7)
+    used = cp.Variable(3, boolean=True)
+    with pytest.raises(sx.SolverUnavailable) as raised:
+        sx.solve(problem.with_constraints([cp.abs(problem.var_dict["w"]) <= used]))
+    assert "fast.psvm" not in str(raised.value)
 
 
 def test_a_variable_that_is_no_integer_violates_its_constraints():
@@ -382,6 +406,23 @@ def test_limits_may_be_parameters():
     limit.value = 0.1
     second = close(constrained).certificate
     assert second.lower > first.upper
+
+
+@pytest.mark.parametrize(
+    "limited",
+    [
+        lambda w, number: cp.norm(w) <= number,
+        lambda w, number: cp.quad_over_lin(w, number) <= 1.0,
+        lambda w, number: number * cp.sum_squares(w) <= 1.0,
+        lambda w, number: cp.sum_squares(w) / number <= 1.0,
+    ],
+)
+def test_a_parameter_without_a_value_is_named(limited):
+    problem = sx.psvm_primal(X, Y, C=0.7)
+    number = cp.Parameter(pos=True, name="budget")
+    constrained = problem.with_constraints([limited(problem.var_dict["w"], number)])
+    with pytest.raises(sx.DataError, match=r"budget has no value.*param_dict\['budget'\]"):
+        sx.solve(constrained)
 
 
 def test_the_dual_point_certifies_again():

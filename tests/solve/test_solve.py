@@ -49,6 +49,8 @@ def problem_classes():
     yield ProblemClass.MILP, cp.Problem(cp.Minimize(linear), [x >= z])
     yield ProblemClass.MIQP, cp.Problem(cp.Minimize(quadratic), [x >= z])
     yield ProblemClass.MISOCP, cp.Problem(cp.Minimize(linear), [cp.norm(x) <= cp.sum(z)])
+    yield ProblemClass.MISOCP, cp.Problem(cp.Minimize(cp.sum(cp.power(x, 3))), [x >= z])
+    yield ProblemClass.MIXED_POWER, cp.Problem(cp.Minimize(cp.sum(cp.exp(x))), [x >= z])
     yield ProblemClass.QP, small(1.0)
     yield ProblemClass.QP, small(2.0)
     yield ProblemClass.SOCP, small(1.5)
