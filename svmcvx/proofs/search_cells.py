@@ -2,7 +2,8 @@ r"""The record of a search over directions, checked in double precision with bou
 
 ``docs/proof_format.md``, section Cells, has the formulas. A point keeps row i of class c where
 :math:`v'g_i \ge \theta_c`; with s = θ₁ + θ₂ and m = (θ₁ − θ₂)/2 its squared norm is
-4(‖v‖² + ρm²)/s². Each cell of directions v without parts has to have no point below U.
+4(‖v‖² + ρm²)/s². Each cell of directions v without parts has to have no point below U. With
+V ≤ ‖v‖² in the cell, s' is s√V/‖v‖.
 
 Many cells are bounded at a time: the first axis of arrays is that of cells, if nothing else is
 said. A cell is empty where the least s of its points exceeds the largest one.
@@ -51,9 +52,12 @@ Lists: TypeAlias = list[Rows]
 
 
 class _Points(NamedTuple):
-    """Limits of the points of cells: of ‖v‖², of s, and of both thresholds, side by side."""
+    """Limits of the points of cells: of ‖v‖², of its share in their own one, of s' (the lower one)
+    and s (the upper one), and of both thresholds, side by side.
+    """
 
     square: Floats
+    share: Floats
     low: Floats
     high: Floats
     tops: Floats
@@ -208,12 +212,13 @@ class _Cells:
                 left += group
                 continue
             part = [_at(side, group) for side in sides], _at(points, group)
-            left += [group[i] for i in self._unmatched(*part, half[group])]
+            left += [group[i] for i in self._unmatched(*part, centre[group], half[group])]
         return left
 
     def _ranges(self, centre: Floats, half: Floats) -> tuple[Sides, _Points]:
-        near = np.maximum(np.abs(centre) - half, 0.0)
+        near, far = np.maximum(np.abs(centre) - half, 0.0), np.abs(centre) + half
         square = (near * near) @ self.metric * (1.0 - 2 * (self.metric.size + 6) * U)
+        share = square / ((far * far) @ self.metric) * LESS
         sides = []
         for G, error, weight in zip(self.G, self.error, self.weight, strict=True):
             middle, radius = centre @ G.T, half @ np.abs(G).T + error
@@ -226,7 +231,7 @@ class _Cells:
             np.cumsum(weight[order], axis=1, out=sums[:, 1:])
             sides.append(_Side(order, low, high, middle, sums * self.below))
         tops = np.stack([side.high[:, -1] for side in sides], axis=1)
-        return sides, _Points(square, np.zeros(len(square)), self._sum(tops), tops)
+        return sides, _Points(square, share, np.zeros(len(square)), self._sum(tops), tops)
 
     def _sum(self, tops: Floats) -> Floats:
         """Return the largest sum of thresholds up to these, which are equal without intercept."""
@@ -247,7 +252,7 @@ class _Cells:
         square = points.square
         if self.rho:
             off = np.maximum(0.5 * points.low - points.tops.min(axis=1), 0.0)
-            square = square + self.rho * off * off * LESS
+            square = square + self.rho * points.share * off * off * LESS
         return 2.0 * np.sqrt(square) / s * LESS
 
     def _least(self, points: _Points, dropped: Floats) -> Floats:
@@ -318,10 +323,17 @@ class _Cells:
             for side, count, top in zip(sides, counts, points.tops.T, strict=True)
         ]
 
-    def _heights(self, sides: Sides, points: _Points, half: Floats) -> tuple[Lists, Floats]:
-        """Return the open rows of both classes, those with large ends first, and the largest
-        v'(g_k + g_l) of each pair, by rows of the first class, cells, and rows of the second.
+    def _heights(
+        self, sides: Sides, points: _Points, centre: Floats, half: Floats
+    ) -> tuple[Lists, Floats]:
+        """Return the open rows of both classes, those with large ends first, and for each pair the
+        s' above which both are not kept, by rows of the first class, cells, and rows of the second.
         """
+        # At most s'‖v‖/√V, for v times this.
+        size = np.sqrt((centre * centre) @ self.metric * points.square)
+        shift = (points.low / size)[:, None] * self.metric * centre * (1.0 - 2.0**-40)
+        rounding = 4.0 * (self.metric.size + 10) * U * (np.abs(shift).sum(axis=1) + points.low)
+        more = points.low - (centre * shift).sum(axis=1) + rounding
         rows: Lists = []
         middle, parts = [], []
         for G, side, mask in zip(self.G, sides, self._open(sides, points), strict=True):
@@ -335,7 +347,8 @@ class _Cells:
             rows.append(np.asarray(row, dtype=np.intp))
             middle.append(np.where(is_open, inner, math.inf))
             parts.append(G[row] * half[:, None])
-        heights = middle[0].T[:, :, None] + middle[1]
+        parts[1] -= (shift * half)[:, None]
+        heights = (middle[0] + more[:, None]).T[:, :, None] + middle[1]
         for e in np.flatnonzero(half.any(axis=0)):
             change = parts[0][:, :, e].T[:, :, None] + parts[1][:, :, e]
             heights += np.abs(change, out=change)
@@ -379,13 +392,13 @@ class _Cells:
         valid = conflicts[matched, partners].all() and np.unique(partners).size == partners.size
         return float(matched.size * bool(valid))
 
-    def _unmatched(self, sides: Sides, points: _Points, half: Floats) -> list[int]:
+    def _unmatched(self, sides: Sides, points: _Points, centre: Floats, half: Floats) -> list[int]:
         """Return the cells that neither thresholds, conflicts nor supports close.
 
         Conflicts at the least s drop a weight, which makes it larger.
         """
         left: list[int] = []
-        rows, heights = self._heights(sides, points, half)
+        rows, heights = self._heights(sides, points, centre, half)
         counts, (first, second) = self._lost(sides, points)
         weights = [w[row] for w, row in zip(self.weight, rows, strict=True)]
         on, lost, dropped = np.arange(len(half)), first + second, -np.ones(len(half))

@@ -10,21 +10,24 @@ t > 0 and v on the surface of the cube [−1, 1]^d. It keeps row i of class c wh
 
 with ρ = 0 for a free intercept, and m = 0 without an intercept. A *cell* is a box of directions
 with one coordinate at 1 or −1. Only its points below a value U count; numbers that hold for all of
-them pass to the parts of the cell: :math:`s_l \le s \le s_h` and :math:`\theta_c \le T_c`. Let
-V ≤ ‖v‖² in the cell.
+them pass to the parts of the cell: :math:`\sigma_l \le s/\|v\| \le \sigma_h` and
+:math:`\theta_c \le T_c`. Let V ≤ ‖v‖² in the cell, and :math:`s' = s\sqrt V/\|v\| \le s`, which is
+between :math:`s_{l,h} = \sigma_{l,h}\sqrt V`.
 
 **Windows.** A row of class c whose largest v'g is below :math:`s_l - T_{3-c} \le \theta_c` is
 dropped; one whose smallest v'g is at least :math:`T_c` is kept; the others are open. If U has no
 room for the rows of a class up to one of them, in the order of their largest v'g, then
 :math:`T_c` is at most the largest v'g of that row.
 
-**Conflicts.** Two rows of different classes with :math:`\max v'(g_k + g_l) < s` are not both kept.
-So a point drops at least T(s): the dropped rows and a largest matching of the conflicts between
-open ones, or, if there are many, the least number of rows below thresholds with a sum of s.
+**Conflicts.** Two rows of different classes with :math:`v'(g_k + g_l) < s` are not both kept. With
+:math:`u'v \le \|v\|` for all v that holds where :math:`s' \ge s_l` exceeds
+:math:`s_l + \max v'(g_k + g_l - \sigma_l u)`. So a point drops at least T(s'): the dropped rows and
+a largest matching of the conflicts between open ones, or, if there are many, the least number of
+rows below thresholds with a sum of s'.
 
-**Interval of s.** :math:`\lambda T(s_l) + 4V/s_h^2 \ge U` closes a cell; :math:`s_l` grows to
-:math:`2\sqrt{V/(U - \lambda T(s_l))}`; :math:`s_h` falls to any s with
-:math:`\lambda T(s) + 4V/s_h^2 \ge U`.
+**Interval of s'.** :math:`\lambda T(s_l) + 4V/s_h^2 \ge U` closes a cell; :math:`s_l` grows to
+:math:`2\sqrt{V/(U - \lambda T(s_l))}`; :math:`s_h` falls to any s' with
+:math:`\lambda T(s') + 4V/s_h^2 \ge U`.
 
 **Thresholds.** For each pair of numbers of rows below the thresholds, the least norm with
 thresholds at the next rows' ends bounds the points between, exactly at a single direction.
@@ -53,9 +56,9 @@ ANY_ORDER = {"reassoc", "contract"}
 LESS, MORE = 1.0 - 2.0**-48, 1.0 + 2.0**-48
 # The price ρ of m² that stands for m = 0: it exceeds any value.
 NO_INTERCEPT = 1e300
-# Numbers of a cell behind its centre and half-widths: s_l, s_h, both T, a bound, and the coordinate
-# in which it is cut in two.
-LOW, HIGH, FIRST, SECOND, BOUND, CUT, NUMBERS = range(7)
+# Numbers of a cell behind its centre and half-widths: σ_l, σ_h, both T, a bound, the coordinate in
+# which it is cut in two, and its own number.
+LOW, HIGH, FIRST, SECOND, BOUND, CUT, NUMBER, NUMBERS = range(8)
 # Largest number of matchings of a cell, and of times that its windows are narrowed.
 MATCHINGS, WINDOWS = 4, 4
 # Moves of insertion for each row, on average, after which rows are sorted in another way.
@@ -188,18 +191,20 @@ def _least_weight(ends, sums, counts, s):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _pair_ends(GT, error, half, found, middles, sizes, near, heights):
-    """Set the largest v'(g_k + g_l) of the open rows of two classes."""
+def _pair_ends(GT, error, half, shift, more, found, middles, sizes, near, heights):
+    """Set the largest v'(g_k + g_l − shift), and what does not vary, of the open rows of two
+    classes.
+    """
     (m1, m2), (G1, G2) = sizes, GT
     # The open rows of the second class, one column after the other.
     for b in range(m2):
-        near[b] = middles[1][found[1][b]] + error[1][found[1][b]]
+        near[b] = middles[1][found[1][b]] + error[1][found[1][b]] + more
     used = 0
     for e in range(half.size):
         if half[e] > 0.0:
             used += 1
             for b in range(m2):
-                near[used * m2 + b] = G2[e, found[1][b]]
+                near[used * m2 + b] = G2[e, found[1][b]] - shift[e]
     for a in range(m1):
         k, row = found[0][a], heights[a * m2 : (a + 1) * m2]
         for b in range(m2):
@@ -472,26 +477,30 @@ def _bound(cell, classes, price, shape, support, scratch):
     d, n = metric.size, weights[0].size + weights[1].size
     centre, half, numbers = cell[:d], cell[d : 2 * d], cell[2 * d :]
     work, bound = 10.0 * n * d, numbers[BOUND]
-    V = 0.0
+    V = middle = far = 0.0
     for e in range(d):
-        least = max(abs(centre[e]) - half[e], 0.0)
+        least, most = max(abs(centre[e]) - half[e], 0.0), abs(centre[e]) + half[e]
         V += metric[e] * least * least
+        middle += metric[e] * centre[e] * centre[e]
+        far += metric[e] * most * most
     V *= 1.0 - 2.0 * (d + 6) * UNIT
+    # Of m² in units of s², since s' is less than s by this share at most.
+    root, rho_part = math.sqrt(V), rho * V / far * LESS
     tops, counts, sizes = np.empty(2), np.zeros(2, np.int64), np.zeros(2, np.int64)
     limits, largest, gone = np.empty(2), np.empty(2), np.empty(2)
     for c in range(2):
         rows = (classes[0][c], classes[1][c], weights[c])
         largest[c] = _ranges(rows, centre, half, middles[c], lows[c], highs[c])
         tops[c] = min(numbers[FIRST + c], largest[c])
-    s_low = max(numbers[LOW], _least_s(price, V * LESS, 0.0))
-    s_high = min(numbers[HIGH], _largest_s(tops, rho))
+    s_low = max(numbers[LOW] * root * LESS, _least_s(price, V * LESS, 0.0))
+    s_high = min(numbers[HIGH] * root * MORE, _largest_s(tops, rho))
     numbers[BOUND] = math.inf
     # Windows and thresholds.
     square = dropped = 0.0
     for turn in range(WINDOWS):
         if not s_low <= s_high:
             return work
-        square = _square(V, rho, tops, s_low)
+        square = _square(V, rho_part, tops, s_low)
         floor = _cost(price, square, 0.0, s_high)
         most = k if lam == 0.0 else min(k, max(upper - floor, 0.0) / lam)
         before = tops[0] + tops[1] - s_low
@@ -528,14 +537,20 @@ def _bound(cell, classes, price, shape, support, scratch):
         return work
     # Conflicts, and the interval of s.
     if paired:
-        _pair_ends(GT, classes[1], half, found, middles, sizes, near, graph[0])
+        shift, more, rounding = np.empty(d), s_low, s_low
+        for e in range(d):
+            shift[e] = s_low / root * metric[e] * centre[e] / math.sqrt(middle) * (1.0 - 2.0**-40)
+            more -= centre[e] * shift[e]
+            rounding += abs(shift[e])
+        more += 4.0 * (d + 8) * UNIT * rounding
+        _pair_ends(GT, classes[1], half, shift, more, found, middles, sizes, near, graph[0])
         work += float(sizes[0]) * sizes[1] * d
         for c in range(2):
             for a in range(sizes[c]):
                 held[c][a], base[c][a] = False, -1
     at_low, s = True, s_low
     for _ in range(MATCHINGS):
-        square = _square(V, rho, tops, s_low)
+        square = _square(V, rho_part, tops, s_low)
         weight = _least_weight(ends, sums, counts, s)
         if paired:
             enough = k + 1.0
@@ -569,7 +584,7 @@ def _bound(cell, classes, price, shape, support, scratch):
             s = math.sqrt(2.0 / (1.0 / (s_low * s_low) + 1.0 / (s_high * s_high)))
             s = min(max(s, s_low), s_high)
     if paired and bound < upper:
-        square = _square(V, rho, tops, s_low)
+        square = _square(V, rho_part, tops, s_low)
         points = s_low, s_high, square, lost, dropped, bound, V, rho
         bound = _bound_by_support(
             weights, price, support, (found, ends, sums), sizes, counts, points, limits, highs,
@@ -578,8 +593,8 @@ def _bound(cell, classes, price, shape, support, scratch):
         work += float(sizes[0]) * sizes[1]
     if bound >= upper:
         return work
-    numbers[LOW], numbers[HIGH], numbers[FIRST], numbers[SECOND] = s_low, s_high, tops[0], tops[1]
-    numbers[BOUND] = bound
+    numbers[LOW], numbers[HIGH] = s_low / root * LESS, s_high / root * MORE
+    numbers[FIRST], numbers[SECOND], numbers[BOUND] = tops[0], tops[1], bound
     # The cut goes through the coordinate that moves the open rows most, if that is more than their
     # rounding.
     best, numbers[CUT] = 0.0, -1.0
@@ -608,13 +623,13 @@ def _try_centre(cell, weights, price, shape, middles, lows, open_rows, best):
     V = 0.0
     for e in range(d):
         V += metric[e] * centre[e] * centre[e]
-    counts = np.zeros(2, np.int64)
+    counts, s_low = np.zeros(2, np.int64), numbers[LOW] * math.sqrt(V) * LESS
     for c in range(2):
-        limit = (numbers[LOW] - numbers[SECOND - c]) * LESS
+        limit = s_low - numbers[SECOND - c]
         ranges = weights[c], lows[c], middles[c], limit, numbers[FIRST + c], found[c]
         _, counts[c], _ = _thresholds(*ranges, *_sort(*ranges), ends[c], sums[c])
     price = lam, k, best[0]
-    value, i, j = _cheapest(ends, sums, counts, V, rho, price, 0.0, numbers[LOW], -math.inf)
+    value, i, j = _cheapest(ends, sums, counts, V, rho, price, 0.0, s_low, -math.inf)
     if i >= 0:
         one, two = ends[0][i], ends[1][j]
         # A lower threshold of one class may cost less by its intercept.

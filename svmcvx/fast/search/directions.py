@@ -21,14 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.arrays import Floats
-from svmcvx.fast.search.direction_passes import BOUND, CUT, HIGH, NO_INTERCEPT, NUMBERS, bound_cells
+from svmcvx.fast.search.direction_passes import (
+    BOUND,
+    CUT,
+    HIGH,
+    NO_INTERCEPT,
+    NUMBER,
+    NUMBERS,
+    bound_cells,
+)
 from svmcvx.fast.search.state import CountingSearch, Support
 from svmcvx.fast.search.tree import RoundSearch
 from svmcvx.solution import Status
 
 # Pairs of open rows of a cell up to which conflicts are looked for, of 8 bytes each.
 PAIRS = 60_000
-# Cells that a thread bounds at a time, and that a round cuts, at most.
+# Cells that a thread bounds at a time, and that are one entry of the queue; and that a round cuts.
 PART, TASKS = 32, 1024
 # Share of the work of a full round after which one ends.
 ROUND = 0.3
@@ -81,9 +89,10 @@ class Directions(RoundSearch):
         metric = 1.0 - product - 4.0 * d * (d + 4) * 2.0**-53
         self.shape = np.ldexp(metric, -2 * self.exponents), rho, PAIRS
         self.supports: list[Support] = []
-        self.cells, self.unused = np.empty((0, 2 * d + NUMBERS)), list[int]()
+        # Arrays that threads work on, if no thread does.
+        self.idle: list[tuple[Any, ...]] = []
         # Numbers of the cells that were cut, with the coordinates.
-        self.cuts: list[tuple[int, int]] | None = []
+        self.cuts: list[tuple[NDArray[np.intp], NDArray[np.intp]]] | None = []
 
     @staticmethod
     def takes(search: CountingSearch) -> bool:
@@ -130,26 +139,22 @@ class Directions(RoundSearch):
 
     def _cut(self, pool: Executor) -> float:
         """Cut the most promising cells in two; return the work."""
-        search, d = self.search, self.columns.size
-        upper, places = search.cutoff, list[int]()
-        while self.queue and len(places) < self.tasks:
-            # Bound, number and place of an open cell.
-            bound, number, place = self._next(8.0 * self.cells.shape[1])
-            self.unused.append(place)
-            cut = int(self.cells[place, 2 * d + CUT])
-            # Cells above one that cannot be resolved do not raise what is proved.
-            if bound >= min(upper, search.unresolved_bound):
-                continue
-            if cut < 0 or self.cells[place, d + cut] < NARROW:
-                search.mark_unresolved(bound)
-                continue
-            places.append(place)
-            if self.cuts is not None:
-                self.cuts.append((number, cut))
-        if self.cuts is not None and 100.0 * len(self.cuts) > self.settings.record:
-            self.cuts = None
-        cells = np.repeat(self.cells[places], 2, axis=0)
-        parts, cuts = np.arange(len(cells)), cells[:, 2 * d + CUT].astype(np.intp)
+        search, d, parents = self.search, self.columns.size, list[Floats]()
+        while self.queue and PART * len(parents) < self.tasks:
+            parents.append(self._next(8.0 * PART * (2 * d + NUMBERS))[2])
+        cells = np.concatenate(parents)
+        bounds, cuts = cells[:, 2 * d + BOUND], cells[:, 2 * d + CUT].astype(np.intp)
+        useful, narrow = bounds < search.cutoff, cells[np.arange(cuts.size), d + cuts] < NARROW
+        narrow |= cuts < 0
+        search.mark_unresolved(float(bounds.min(initial=math.inf, where=useful & narrow)))
+        # Cells above one that cannot be resolved do not raise what is proved.
+        useful &= ~narrow & (bounds < search.unresolved_bound)
+        cells, cuts = cells[useful], cuts[useful]
+        if self.cuts is not None:
+            self.cuts.append((cells[:, 2 * d + NUMBER].astype(np.intp), cuts))
+            self.cuts = self.cuts if 50.0 * self.nodes <= self.settings.record else None
+        cells, cuts = np.repeat(cells, 2, axis=0), np.repeat(cuts, 2)
+        parts = np.arange(cuts.size)
         cells[parts, d + cuts] *= 0.5
         cells[parts, cuts] += np.where(parts % 2, 1.0, -1.0) * cells[parts, d + cuts]
         return self._add(cells, pool)
@@ -168,32 +173,27 @@ class Directions(RoundSearch):
         def bound(part: Floats) -> tuple[float, Floats]:
             best = np.zeros(3 + d)
             best[0] = upper * (1.0 + NEAR)
-            scratch = self._scratch()
+            scratch = self.idle.pop() if self.idle else self._scratch()
             work = bound_cells(
                 part, self.classes, price, self.shape, support, scratch, best, self.stop
             )
+            self.idle.append(scratch)
             return work, best
 
         parts = [cells[begin : begin + PART] for begin in range(0, len(cells), PART)]
         found = list(pool.map(bound, parts))
-        for i in np.flatnonzero(cells[:, 2 * d + BOUND] < upper).tolist():
-            place = self._place()
-            self.cells[place] = cells[i]
-            heapq.heappush(self.queue, (float(cells[i, 2 * d + BOUND]), self.nodes + i, place))
+        cells[:, 2 * d + NUMBER] = self.nodes + np.arange(len(cells))
         self.nodes += len(cells)
+        bounds = cells[:, 2 * d + BOUND]
+        order = np.argsort(bounds, kind="stable")[: np.count_nonzero(bounds < upper)]
+        for begin in range(0, order.size, PART):
+            part = cells[order[begin : begin + PART]]
+            least, number = part[0, [2 * d + BOUND, 2 * d + NUMBER]].tolist()
+            heapq.heappush(self.queue, (least, number, part))
         _, best = min(found, key=lambda one: float(one[1][0]), default=(0.0, np.zeros(3)))
         if best[1:3].any():
             self._offer(best)
         return sum(work for work, _ in found)
-
-    def _place(self) -> int:
-        """Return an unused place for a cell."""
-        if not self.unused:
-            size, width = self.cells.shape
-            more = max(size, 1024)
-            self.cells = np.vstack([self.cells, np.empty((more, width))])
-            self.unused += range(size + more - 1, size - 1, -1)
-        return self.unused.pop()
 
     def _offer(self, best: Floats) -> None:
         """Try the set of rows that thresholds keep in a direction."""
@@ -237,17 +237,24 @@ class Directions(RoundSearch):
         if self.cuts is None or not (self.proved > 0.0 and space.factor_is_data):
             return {}
         # The parts of the j-th cell that is cut have the numbers 2d + 2j and 2d + 2j + 1.
-        d, preorder = self.columns.size, bytearray()
-        parts = {number: (2 * d + 2 * j, cut) for j, (number, cut) in enumerate(self.cuts)}
-        stack = [*range(2 * d)][::-1]
-        while stack:
-            below, cut = parts.get(stack.pop(), (0, UNCUT))
-            preorder.append(cut)
-            stack += (below + 1, below) if below else ()
+        d = self.columns.size
+        below, sizes = 2 * d, np.ones(self.nodes, dtype=np.intp)
+        turns = []
+        for numbers, cuts in self.cuts:
+            turns.append((numbers, cuts, below + 2 * np.arange(numbers.size)))
+            below += 2 * numbers.size
+        for numbers, _, parts in turns[::-1]:
+            sizes[numbers] += sizes[parts] + sizes[parts + 1]
+        places, preorder = np.empty_like(sizes), np.full(sizes.size, UNCUT, dtype=np.uint8)
+        places[: 2 * d] = np.cumsum(sizes[: 2 * d]) - sizes[: 2 * d]
+        for numbers, cuts, parts in turns:
+            preorder[places[numbers]] = cuts
+            places[parts] = places[numbers] + 1
+            places[parts + 1] = places[parts] + sizes[parts]
         exponents = np.zeros(space.data.X.shape[1], dtype=np.int32)
         exponents[self.columns] = self.exponents
         found = {
-            "cut": np.frombuffer(preorder, dtype=np.uint8),
+            "cut": preorder,
             "exponent": exponents,
             "axes": self.axes,
             "below": np.array(self.proved * LOWERED / search.scale**2),
