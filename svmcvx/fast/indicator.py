@@ -89,6 +89,8 @@ LOCAL_WORK, STEPS = 2e9, 100
 # How much longer each turn of a search is than the last one, and than that of a search that has
 # proved less.
 LAG = 4.0
+# Turns in which a search that proves more has soon overtaken the best bound.
+SOON = 2.0
 # Work of a turn from which on bounds for problems without an end in sight are looked for.
 LONG = 1e9
 # Prices of the squared norm of a soft-margin machine's multiples, in units of a row's price.
@@ -451,16 +453,21 @@ class _Run:
     def in_turn(self, pool: Executor, most: float = math.inf) -> Status | None:
         """Run the searches in turn until the first one ends, or each has done a work of `most`.
 
-        The search that has proved the most and the first of those that end have whole turns.
+        The search that has proved the most has whole turns, and so has one that can end and will
+        soon have proved as much at the rate of its last turn.
         """
-        running = list(self.searches)
+        running, gained = list(self.searches), dict.fromkeys(self.searches, 0.0)
         while True:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
                 # A search that never ends rarely overtakes the best bound.
                 lag = LAG if search.ends else LAG * LAG
-                lag = 1.0 if search in (running[0], self.searched) else lag
+                proved = search.proved
+                behind = max(other.proved for other in running) - proved
+                if behind <= (SOON * gained[search] if search.ends else 0.0):
+                    lag = 1.0
                 status = search.run(pool, turn / lag)
+                gained[search] = search.proved - proved
                 left = math.isfinite(min(search.open_bound, search.unresolved))
                 if status is Status.NUMERICAL and left and len(running) > 1:
                     running.remove(search)
@@ -473,6 +480,7 @@ class _Run:
             if self.turn >= LONG:
                 running += self.later
                 self.searches += self.later
+                gained |= dict.fromkeys(self.later, 0.0)
                 self.later = []
             running.sort(key=lambda search: (not search.ends, -search.proved))
 

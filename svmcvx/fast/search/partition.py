@@ -33,6 +33,8 @@ from svmcvx.solution import Status
 
 # Rows of the first blocks, for each column and besides; more observations are not partitioned.
 ROWS, MORE_ROWS, MOST = 4, 20, 3000
+# Factor of the number of blocks if more than half of them do not end.
+MORE_BLOCKS = 1.2
 # Gap at which a block has ended, the work of a block, at first, and rounds of two blocks that end
 # without a better bound, after which the search ends.
 GAP, WORK, IDLE = 1e-4, 5e8, 10
@@ -53,7 +55,8 @@ class Partition(RoundSearch):
         self.sides = [np.flatnonzero(search.statement.y == sign) for sign in (1.0, -1.0)]
         n, columns = search.statement.geometry.G.shape
         wanted = max(round(n / (ROWS * columns + MORE_ROWS)), 2)
-        self.count, self.limit = min(wanted, *(side.size for side in self.sides)), WORK
+        self.most = min(side.size for side in self.sides)
+        self.count, self.limit = min(wanted, self.most), WORK
         self.block, self.idle = np.zeros(0, dtype=np.intp), 0
         # The blocks of the best bound, and the search of each.
         self.proved_by: tuple[NDArray[np.intp], list[BranchAndBound]] = self.block, []
@@ -89,6 +92,8 @@ class Partition(RoundSearch):
             self.idle = 0
         if not all(ended):
             self.limit *= 2.0
+            if 2 * sum(ended) < self.count:
+                self.count = min(math.ceil(MORE_BLOCKS * self.count), self.most)
         elif self.count > 2:
             self.count -= 1
         else:
