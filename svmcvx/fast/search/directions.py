@@ -173,7 +173,10 @@ class Directions(RoundSearch):
         def bound(part: Floats) -> tuple[float, Floats]:
             best = np.zeros(3 + d)
             best[0] = upper * (1.0 + NEAR)
-            scratch = self.idle.pop() if self.idle else self._scratch()
+            try:
+                scratch = self.idle.pop()
+            except IndexError:  # another thread may have taken the last ones
+                scratch = self._scratch()
             work = bound_cells(
                 part, self.classes, price, self.shape, support, scratch, best, self.stop
             )
