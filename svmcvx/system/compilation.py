@@ -22,9 +22,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
+from llvmlite import ir
+from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.types.misc import unliteral
+from numba.extending import intrinsic
 
 from svmcvx.system import clock
 
@@ -230,3 +233,22 @@ def compiled(
         return _prepared(found)
 
     return decorate
+
+
+def _prefetch(context: Any, array: Any, index: Any) -> Any:
+    """Ask memory for an entry of an array, inside compiled functions."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+        number = cgutils.int32_t
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        # To be read, in all caches, data.
+        builder.call(instruction, [place, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return numba.types.none(array, index), build
+
+
+prefetch: Any = (lambda array, index: None) if numba.config.DISABLE_JIT else intrinsic(_prefetch)

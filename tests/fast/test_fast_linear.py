@@ -185,7 +185,7 @@ def test_coordinate_ascent_on_sparse_rows_agrees_and_makes_nothing_dense(
     overlap(psvm(X.toarray(), y, **solve.keywords, method="dcd"), fast)
 
 
-@pytest.mark.parametrize(("seed", "intercept"), [(3, "penalised"), (41, "free")])
+@pytest.mark.parametrize(("seed", "intercept"), [(3, "penalised"), (35, "free")])
 def test_bounds_of_two_methods_are_those_of_the_answer(seed, intercept):
     """The model of the ascent and the multipliers of Newton's method close the gap."""
     rng = np.random.default_rng(seed)

@@ -52,8 +52,8 @@ def entries_of(X: Features) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 
 def epoch_work(problem: LinearProblem) -> float:
-    """Return the entries of all rows; that a row is drawn and stepped in costs as much as eight."""
-    return problem.n * (problem.entries + 8.0)
+    """Return the entries of all rows, and those that are read in the time of a row's step."""
+    return problem.n * (problem.entries + passes.STEP)
 
 
 def solve_rows(
@@ -165,9 +165,9 @@ def ascend(
         numbers[2] = sums.total - sums.conjugate - 0.5 * length**2
         numbers[4] = sums.balance if tau else 0.0
         bias = tau, penalty, 1.0 + abs(b) + m.largest_norm * length
-        work = min(EPOCHS * epoch_work(m), MOST_ENTRIES)
-        if read < TRIAL * most:
-            work = min(work, max(TRIAL * most - read, epoch_work(m)))
+        # As much as until now: the rate of the next round decides about it.
+        longest = max(TRIAL * most - read, min(read, most - read), epoch_work(m))
+        work = min(EPOCHS * epoch_work(m), MOST_ENTRIES, longest)
         passed, gap = passes.ascend(
             m.loss, *rows, m.y, m.c, curvature, alpha, w, bias, order, state, numbers, tol, work
         )
