@@ -29,8 +29,8 @@ from svmcvx.fast.linear.newton import (
 from svmcvx.solution import Status
 
 # Epochs between two evaluations of the gap, and entries read between them, at most, about half a
-# second; entries read in the time of an evaluation's fixed work.
-EPOCHS, MOST_ENTRIES, ROUND_WORK = 20, 2e8, 1e4
+# second.
+EPOCHS, MOST_ENTRIES = 20, 2e8
 # Least τ of a bias: relative to the mean squared norm, and to move the bias in an epoch
 # if all multipliers are unbalanced.
 DAMPING, MOVE = 0.1, 1.0
@@ -167,11 +167,11 @@ def ascend(
         bias = tau, penalty, 1.0 + abs(b) + m.largest_norm * length
         # As much as until now: the rate of the next round decides about it.
         longest = max(TRIAL * most - read, min(read, most - read), epoch_work(m))
-        work = min(EPOCHS * epoch_work(m), MOST_ENTRIES, longest)
+        work = max(min(EPOCHS * epoch_work(m), MOST_ENTRIES, longest), passes.ROUND)
         passed, gap = passes.ascend(
             m.loss, *rows, m.y, m.c, curvature, alpha, w, bias, order, state, numbers, tol, work
         )
-        read += passed + ROUND_WORK
+        read += passed + passes.ROUND
         if gap <= tol * max(abs(numbers[2]), abs(numbers[2] + gap)):
             # Those left out may be optimal no more; if there are none, the sum was too small.
             tol *= 0.5 if state[0] == n else 1.0

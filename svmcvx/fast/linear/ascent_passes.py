@@ -46,8 +46,8 @@ from svmcvx.system.compilation import compiled, prefetch
 
 # Steps ahead at which numbers of a row are asked for, and its entries.
 NUMBERS, ENTRIES = 8, 4
-# Entries that are read in the time of one step.
-STEP = 16
+# Entries that are read in the time of one step, and in that of an evaluation's fixed work.
+STEP, ROUND = 16, 10_000
 
 
 @compiled(inner=True, fastmath=ANY_ORDER, error_model="numpy")
@@ -110,8 +110,8 @@ def scores(data, indices, indptr, w, f):
 def ascend(
     loss, data, indices, indptr, y, c, curvature, alpha, w, bias, order, state, numbers, tol, work
 ):
-    """Run epochs in place until the relative gap is about `tol`, or `work` entries of rows were
-    read; return the entries, and the gap of the last epoch.
+    """Run epochs in place until the relative gap is about `tol` and ROUND entries of rows were
+    read, or `work` were; return the entries, and the gap of the last epoch.
 
     `state` has the number of active multipliers, which are the first of `order`, and the state of
     the random numbers; `numbers` the violations of the epoch before, beyond which a multiplier is
@@ -178,5 +178,6 @@ def ascend(
         gap *= left or 1.0
         numbers[0] = low if low < 0.0 else -math.inf
         numbers[1] = high if high > 0.0 else math.inf
-        if gap <= tol * max(abs(numbers[2]), abs(numbers[2] + gap)) or read >= work:
+        close = gap <= tol * max(abs(numbers[2]), abs(numbers[2] + gap))
+        if (close and read >= ROUND) or read >= work:
             return read, gap

@@ -125,5 +125,5 @@ def ascend(
             *rows, codes, s, curvature, summed, alpha, W, b, balance, (tau, price, 1.0 / rho),
             order, state, numbers, tol, work,
         )  # fmt: skip
-        read += passed + binary.ROUND_WORK
+        read += passed + binary.passes.ROUND
         rounds += 1
