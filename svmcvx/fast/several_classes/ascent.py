@@ -12,6 +12,7 @@ from svmcvx.arrays import Floats
 from svmcvx.certificate.bounded import TINY, quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear import ascent as binary
+from svmcvx.fast.linear.ascent_passes import ROUND
 from svmcvx.fast.linear.newton import AT_ONCE, PRODUCTS, REFRESH, STEP_WORK
 from svmcvx.fast.several_classes import ascent_passes as passes
 from svmcvx.formulations.base import RecoveredPoints
@@ -125,5 +126,5 @@ def ascend(
             *rows, codes, s, curvature, summed, alpha, W, b, balance, (tau, price, 1.0 / rho),
             order, state, numbers, tol, work,
         )  # fmt: skip
-        read += passed + binary.passes.ROUND
+        read += passed + ROUND
         rounds += 1
