@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 import numbers
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import combinations
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -125,6 +126,22 @@ class CodedLabels:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.classes[self.codes], dtype=dtype)
+
+
+def parts(labels: CodedLabels, scheme: str) -> Iterator[tuple[NDArray[np.intp], CodedLabels]]:
+    """Yield rows and labels of the binary problems in the order of :class:`svmcvx.OneVsModel`."""
+    codes, classes = labels.codes, labels.classes
+    if scheme == "ovo":
+        for k, other in combinations(range(classes.size), 2):
+            rows = np.flatnonzero((codes == k) | (codes == other))
+            later = (codes[rows] == other).astype(np.intp)
+            yield rows, CodedLabels(later, classes[[k, other]])
+    else:
+        for k in range(classes.size):
+            yield (
+                np.arange(codes.size),
+                CodedLabels((codes == k).astype(np.intp), np.arange(2), labels.features),
+            )
 
 
 def check_labels(y: Any, n: int, *, binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:

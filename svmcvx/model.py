@@ -149,13 +149,8 @@ class Model(ShortRepr, ABC):
             "scalars": scalars,
             "digest": _digest(arrays, scalars),
         }
-        try:
-            with atomic_write(path) as stream:
-                np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-            raise DataError(
-                f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
-            ) from None
+        with atomic_write(path) as stream:
+            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
 
 FORMAT = "svmcvx-model"

@@ -144,14 +144,10 @@ def _is_libsvm(path: Path) -> bool:
     return any(":" in line for line in lines) and 2 * alike > len(lines)
 
 
-def read_file(
-    path: Path,
-    target: str | None,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    n_features: int | None = None,
-) -> Dataset:
-    """Read a file by its suffix, or as LIBSVM's, which often lack one, if it looks so."""
+def read_file(path: Path, n_features: int | None = None, **columns: Any) -> Dataset:
+    """Read a file by its suffix, or as LIBSVM's, which often lack one, if it looks so; `columns`
+    are those of :func:`read_table`.
+    """
     plain = unpacked(path)
     suffix = plain.suffix.lower()
     named = suffix in LIBSVM_SUFFIXES
@@ -159,26 +155,25 @@ def read_file(
     if named or (suffix not in tables and _is_libsvm(path)):
         name = plain.stem if named else plain.name
         found = Dataset(name, *read_libsvm(path, n_features))
-        return without_columns(found, path, target, drop, keep)
+        return without_columns(found, path, **columns)
     if n_features is not None:
         raise DataError(f"n_features is for files of LIBSVM, which {path} is not; leave it out")
     if suffix == ".npz" or (suffix == ".parquet" and plain != path):
         if plain != path:
             raise DataError(f"{path} is packed twice; unpack it to {plain.name}")
-        return without_columns(read_npz(path), path, target, drop, keep)
+        return without_columns(read_npz(path), path, **columns)
     if suffix in (*tables, ".txt", ".data", ".dat"):
-        return read_table(_table(path), plain.stem, path.name, target, drop, keep)
+        return read_table(_table(path), plain.stem, path.name, **columns)
     raise DataError(
         f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may"
         " be packed: .gz, .bz2, .xz); LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"
     )
 
 
-def without_columns(found: Dataset, what: Any, *columns: str | Sequence[str] | None) -> Dataset:
-    """Return data that are no table; raise if columns of one are named: target, drop, or keep."""
-    for argument, given in zip(("target", "drop", "keep"), columns, strict=True):
-        if given:
-            raise DataError(f"{argument} is for tables, which {what} is not; leave it out")
+def without_columns(found: Dataset, what: Any, **columns: Any) -> Dataset:
+    """Return data that are no table; raise if columns of one are named."""
+    for argument in filter(columns.get, columns):
+        raise DataError(f"{argument} is for tables, which {what} is not; leave it out")
     return found
 
 

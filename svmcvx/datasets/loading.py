@@ -16,14 +16,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_whole
-from svmcvx.datasets.files import (
-    read_file,
-    read_libsvm,
-    read_npz,
-    read_table,
-    without_columns,
-    write_npz,
-)
+from svmcvx.datasets import files
+from svmcvx.datasets.files import read_libsvm, read_npz, write_npz
 from svmcvx.datasets.registry import Dataset, Record, known_sets, label_text
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean, missing_extra
 
@@ -251,11 +245,15 @@ def load(
         )
     if not isinstance(data_dir, str | os.PathLike | None):
         raise DataTypeError(f"data_dir must be a string or a path, got {type(data_dir).__name__}")
-    drop, keep = _columns("drop", drop), _columns("keep", keep)
+    columns: dict[str, Any] = {
+        "target": target,
+        "drop": _columns("drop", drop),
+        "keep": _columns("keep", keep),
+    }
     if frame is not None:
-        return read_table(frame, "table", "the data frame", target, drop, keep)
+        return files.read_table(frame, "table", "the data frame", **columns)
     text = os.fspath(cast("str", name))
-    read = partial(read_file, target=target, drop=drop, keep=keep)
+    read: Callable[..., Dataset] = partial(files.read_file, **columns)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
     if n_features is not None:
         check_whole(n_features, "n_features", 1)
@@ -265,7 +263,7 @@ def load(
     else:
         found = _load(base, data_dir, read)
         if not Path(base).is_file():
-            without_columns(found, base, target, drop, keep)
+            files.without_columns(found, base, **columns)
     if not classes:
         return found
     # A label may begin with a minus sign.

@@ -20,11 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 from svmcvx.arrays import Floats
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
-from svmcvx.data import CodedLabels, Features, check_choice
+from svmcvx.data import CodedLabels, check_choice, parts
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier, estimator
 from svmcvx.estimators.request import FAST, Request, TrainingData
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
+from svmcvx.kernels.functions import restricted
 from svmcvx.model import (
     BinaryModel,
     KernelModel,
@@ -328,29 +329,6 @@ class BinaryClassifier(CertifiedClassifier):
 
 def keys(names: list[Any], scheme: str) -> list[Any]:
     return [*combinations(names, 2)] if scheme == "ovo" else names
-
-
-def parts(labels: CodedLabels, scheme: str) -> Iterator[tuple[NDArray[np.intp], CodedLabels]]:
-    """Yield rows and labels of the binary problems in the order of :class:`svmcvx.OneVsModel`."""
-    codes, classes = labels.codes, labels.classes
-    if scheme == "ovo":
-        for k, other in combinations(range(classes.size), 2):
-            rows = np.flatnonzero((codes == k) | (codes == other))
-            later = (codes[rows] == other).astype(np.intp)
-            yield rows, CodedLabels(later, classes[[k, other]])
-    else:
-        for k in range(classes.size):
-            yield (
-                np.arange(codes.size),
-                CodedLabels((codes == k).astype(np.intp), np.arange(2), labels.features),
-            )
-
-
-def restricted(X: Features, rows: NDArray[np.intp], kernel: Any) -> Features:
-    """Return rows of the data, and of a kernel matrix the columns, too."""
-    if rows.size == X.shape[0]:
-        return X
-    return X[rows][:, rows] if isinstance(kernel, Precomputed) else X[rows]
 
 
 def _limited(request: Request, seconds: float) -> Request:

@@ -36,10 +36,11 @@ from svmcvx.data import (
     check_labels,
     check_weights,
     multiclass_data,
+    parts,
 )
 from svmcvx.errors import BuildError, DataError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.binary import BinaryClassifier, keys, parts, restricted
+from svmcvx.estimators.binary import BinaryClassifier, keys
 from svmcvx.estimators.model_files import NO_ROWS, as_numbers, of_arrays, read_text_model
 from svmcvx.estimators.request import weighed
 from svmcvx.feature_space import LinearSpace, feature_space
@@ -48,6 +49,7 @@ from svmcvx.formulations.multiclass.losses import Softmax
 from svmcvx.formulations.multiclass.machines import MACHINES, ClassicalStatement
 from svmcvx.formulations.multiclass.statement import Regulariser, ScoreSpace
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
+from svmcvx.kernels.functions import restricted
 from svmcvx.model import KernelModel, LinearModel, Model, OneVsModel
 from svmcvx.solution import Solution
 

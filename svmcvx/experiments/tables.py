@@ -13,7 +13,6 @@ import pandas as pd
 
 from svmcvx import display
 from svmcvx.data import check_choice, check_whole
-from svmcvx.errors import DataError
 from svmcvx.experiments.fit import INTERVALS
 from svmcvx.system.files import atomic_write
 
@@ -187,12 +186,9 @@ class SummaryTable(CertifiedTable):
 
 def written(text: str, path: str | os.PathLike[str] | None) -> str:
     """Return a text, and write it to a file unless the path is None, whole or not at all."""
-    try:
-        if path is not None:
-            with atomic_write(path) as stream:
-                stream.write(text.encode())
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror}); name another file") from None
+    if path is not None:
+        with atomic_write(path) as stream:
+            stream.write(text.encode())
     return text
 
 

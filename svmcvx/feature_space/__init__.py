@@ -11,14 +11,14 @@ import numpy as np
 
 from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
-from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
+from svmcvx.feature_space.kernel import KernelSpace
 from svmcvx.feature_space.linear import FeatureSpace, LinearSpace, Point, RowBlock, with_constant
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel
 from svmcvx.kernels.factor import LARGEST_ENTRY
 from svmcvx.kernels.gram import shared_cache
 
-__all__ = ["BLOCK_ENTRIES", "FeatureSpace", "KernelSpace", "LinearSpace", "Point", "RowBlock"]
-__all__ += ["feature_space", "with_constant"]
+__all__ = ["FeatureSpace", "KernelSpace", "LinearSpace", "Point", "RowBlock", "feature_space"]
+__all__ += ["with_constant"]
 
 
 def check_square(shape: tuple[int, ...]) -> None:
@@ -38,7 +38,6 @@ def feature_space(
     intercept: str,
     indefinite: str = "error",
     keep_gram: bool = True,
-    block_entries: int = BLOCK_ENTRIES,
 ) -> FeatureSpace:
     """Return the space of a kernel on training data."""
     check_choice(indefinite, "indefinite", ("error", "clip"))
@@ -47,15 +46,8 @@ def feature_space(
         return _in_range(LinearSpace(data, intercept))
     if isinstance(chosen, Precomputed):
         check_square((data.rows, data.X.shape[1]))
-    space = KernelSpace(
-        data,
-        chosen.resolve(data.X, data.weight),
-        intercept,
-        indefinite,
-        keep_gram,
-        shared_cache(),
-        block_entries,
-    )
+    resolved = chosen.resolve(data.X, data.weight)
+    space = KernelSpace(data, resolved, intercept, indefinite, keep_gram, shared_cache())
     # The whole Gram matrix of these kernels is tested.
     return space if isinstance(chosen, (CallableKernel, Precomputed)) else _in_range(space)
 

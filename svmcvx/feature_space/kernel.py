@@ -27,9 +27,6 @@ from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime, checkpoint, interruptible, run_with_deadline
 
-# Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
-BLOCK_ENTRIES = TILE_ENTRIES
-
 
 class _UserGram(NamedTuple):
     """A user's matrix or its mean with the transpose: single precision or not, averaged or not."""
@@ -49,7 +46,6 @@ class KernelSpace(FeatureSpace):
     indefinite: str = "error"
     keep_gram: bool = True
     cache: GramCache | None = None
-    block_entries: int = BLOCK_ENTRIES
 
     def __post_init__(self) -> None:
         if not self.keep_gram and not self.resolved.definite:
@@ -259,7 +255,7 @@ class KernelSpace(FeatureSpace):
         """Return columns of the kernel for blocks, without intercept and clipping."""
         X = self.data.X
         chosen = X if columns is None else X[columns]
-        return KernelColumns(self.resolved, X, chosen, dtype, self._mean, self.block_entries)
+        return KernelColumns(self.resolved, X, chosen, dtype, self._mean)
 
     @cached_property
     def _mean(self) -> Floats | None:
@@ -269,7 +265,7 @@ class KernelSpace(FeatureSpace):
     @cached_property
     def _all_columns(self) -> KernelColumns | None:
         """All columns, prepared once for all points if there are few; None otherwise."""
-        few = not sp.issparse(self.data.X) and self.data.X.size <= self.block_entries
+        few = not sp.issparse(self.data.X) and self.data.X.size <= TILE_ENTRIES
         return self.columns() if few else None
 
     @cached_property
@@ -332,7 +328,7 @@ class KernelSpace(FeatureSpace):
         assert self.cached_gram is not None  # noqa: S101 - asked before
         n, whole = self.data.n, self.cached_gram.error.rounded(2.0)
         found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
-        width = max(1, self.block_entries // max(1, support.size))
+        width = max(1, TILE_ENTRIES // max(1, support.size))
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
             block, error = self.cached_gram.matrix[part][:, support], whole.block(part, support)

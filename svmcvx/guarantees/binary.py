@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from itertools import combinations
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from svmcvx.data import (
     binary_data,
     check_features,
     check_labels,
+    parts,
 )
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.feature_space import FeatureSpace, LinearSpace, feature_space
@@ -43,7 +43,7 @@ from svmcvx.guarantees.theorem import (
     affine_terms,
     room_above,
 )
-from svmcvx.kernels import Precomputed
+from svmcvx.kernels.functions import restricted
 from svmcvx.model import BinaryModel, OneVsModel, sums_by_class
 from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
 from svmcvx.proofs.format import Proof, digest_of
@@ -353,21 +353,9 @@ def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> On
             f"y holds the classes {classes.tolist()}, and the solution is about"
             f" {model.classes.tolist()}"
         )
-    every = np.arange(codes.size)
-    sides: list[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[Any]]]
-    if model.scheme == "ovo":
-        pairs = combinations(range(classes.size), 2)
-        sides = [
-            (np.flatnonzero((codes == k) | (codes == q)), codes == q, classes[[k, q]])
-            for k, q in pairs
-        ]
-    else:
-        sides = [(every, codes == k, np.arange(2)) for k in range(classes.size)]
     members = []
-    for part, (rows, positive, labels) in zip(solution.parts.values(), sides, strict=True):
-        inside = features if rows.size == codes.size else features[rows]
-        if isinstance(getattr(part.model, "kernel", None), Precomputed) and rows.size < codes.size:
-            inside = inside[:, rows]
-        coded = CodedLabels(positive[rows].astype(np.intp), labels, inside)
-        members.append(binary_guarantee(alone(part), inside, coded))
+    problems = parts(CodedLabels(codes, classes), model.scheme)
+    for part, (rows, labels) in zip(solution.parts.values(), problems, strict=True):
+        inside = restricted(features, rows, getattr(part.model, "kernel", None))
+        members.append(binary_guarantee(alone(part), inside, replace(labels, features=inside)))
     return OneVsGuarantee(classes, model.scheme, tuple(members), by_sums)

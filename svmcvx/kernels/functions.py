@@ -509,6 +509,13 @@ class Precomputed(Kernel):
         return np.asarray(A.diagonal(), dtype=np.float64)
 
 
+def restricted(X: Features, rows: NDArray[np.intp], kernel: Any) -> Features:
+    """Return rows of the data, and of a kernel matrix the columns, too."""
+    if rows.size == X.shape[0]:
+        return X
+    return X[rows][:, rows] if isinstance(kernel, Precomputed) else X[rows]
+
+
 @dataclass(frozen=True)
 class CallableKernel(Kernel):
     """A kernel given by any function ``function(A, B) -> matrix``.

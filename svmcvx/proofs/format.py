@@ -19,7 +19,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, TypeAlias
@@ -122,7 +122,9 @@ class Proof:
 
 @contextmanager
 def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
-    """Yield a stream to a temporary file that replaces `path` if the block succeeds."""
+    """Yield a stream to a temporary file that replaces `path` if the block succeeds; raise a
+    DataError where no file can be written.
+    """
     target = Path(path)
     # Not by tempfile, whose files others may not read.
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -130,9 +132,13 @@ def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
         with temporary.open("xb") as stream:
             yield stream
         temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
+        ) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_proof(path: PathLike, proof: Proof) -> None:
@@ -158,14 +164,9 @@ def write_proof(path: PathLike, proof: Proof) -> None:
         np.lib.format.write_array(stream, values, version=(1, 0), allow_pickle=False)
         members[f"{name}.npy"] = stream.getvalue()
     members[DIGEST] = hashlib.sha256(b"".join(members.values())).hexdigest().encode()
-    try:
-        with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(zipfile.ZipInfo(name), content, _compression(name, content))
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
-        ) from None
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content, _compression(name, content))
 
 
 def _version_of(arrays: Mapping[str, Any]) -> int:

@@ -75,6 +75,8 @@ def test_no_label_ends_the_script_of_a_page(tmp_path):
     labels = np.where(Y == "yes", label, "no")
     explorer = sx.explore(X, labels, "psvm", values={"C": [0.1, 1.0]})
     explorer.save(tmp_path / "x.html", title=label)
+    with pytest.raises(sx.DataError, match=r"cannot be written .*existing folder"):
+        explorer.save(tmp_path / "no folder" / "x.html")
     text = (tmp_path / "x.html").read_text()
     assert [outside for outside in ("http", "import", "src=", "<!--") if outside in text] == []
     assert text.count("</script>") == text.count("<script>") == 1

@@ -18,8 +18,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.arrays import Floats
 from svmcvx.errors import DataError
-from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, RowBlock
-from svmcvx.kernels.columns import KernelColumns
+from svmcvx.feature_space import FeatureSpace, KernelSpace, RowBlock
+from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
 from svmcvx.system import clock, memory
 from svmcvx.system.compilation import compiled
 from svmcvx.system.threads import available_threads
@@ -110,7 +110,7 @@ class CachedRows:
         self._clock = 0
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         # Preparing a block has a fixed cost.
-        self._at_once = max(64, BLOCK_ENTRIES // n)
+        self._at_once = max(64, TILE_ENTRIES // n)
 
     def fetch(self, wanted: Indices) -> Indices:
         """Return positions in `store`; missing rows replace the least recently used."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,7 @@ from svmcvx.kernels import Kernel, Precomputed
 from svmcvx.kernels.class_rows import TESTED, ClassRows, Layout, begins
 from svmcvx.kernels.gram import shared_cache
 from svmcvx.model import BinaryModel, LinearModel, Members, OneVsModel, frozen, joined
-from svmcvx.solution import (
-    Attempt,
-    Evidence,
-    LazySolution,
-    OptimalIntercepts,
-    Solution,
-    Status,
-    Timings,
-)
+from svmcvx.solution import Attempt, LazySolution, OptimalIntercepts, Solution, Status, Timings
 from svmcvx.system.deadline import Deadline, current, deferred_interrupt
 from svmcvx.system.memory import columns_in
 from svmcvx.system.threads import single_blas_thread
@@ -147,11 +139,6 @@ class SolvedParts:
         space = feature_space(data, self.kernel, intercept="free", keep_gram=False)
         return PSVM(space=space, C=self.C, p=self.p)
 
-    def _evidence(self, part: int, statement: PSVM) -> Evidence:
-        found = statement.evidence()
-        assert found is not None  # noqa: S101 - the data are in memory
-        return replace(found, rows=self._rows(part)[0])
-
     def solution(self, part: int, model: Callable[[], BinaryModel]) -> Solution:
         """Return a problem's solution, with a lazy model whose support counts all rows."""
         checked, timings = self.checked, self.timings
@@ -177,7 +164,9 @@ class SolvedParts:
                 "regulariser": float(checked.regulariser[part]),
                 "losses": float(checked.losses[part]),
             },
-            "evidence": lambda: self._evidence(part, statement()),
+            "evidence": lambda: replace(
+                cast(Any, statement().evidence()), rows=self._rows(part)[0]
+            ),
             "data": lambda: statement().data_facts,
             "optimal_intercepts": intercepts,
         }
