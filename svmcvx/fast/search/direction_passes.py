@@ -60,7 +60,9 @@ NO_INTERCEPT = 1e300
 # which it is cut in two, and its own number.
 LOW, HIGH, FIRST, SECOND, BOUND, CUT, NUMBER, NUMBERS = range(8)
 # Largest number of matchings of a cell, and of times that its windows are narrowed.
-MATCHINGS, WINDOWS = 4, 4
+MATCHINGS, WINDOWS = 8, 4
+# The work of other searches that takes the time of a number of a cell's rows or pairs.
+WORK = 0.4
 # Moves of insertion for each row, on average, after which rows are sorted in another way.
 MOVED = 32
 # Place of a power of two by its remainder modulo 67, of which 2 generates all.
@@ -651,7 +653,7 @@ def bound_cells(cells, classes, price, shape, support, scratch, best, stop):
     for i in range(len(cells)):
         if stop[0]:
             break
-        work += _bound(cells[i], classes, price, shape, support, scratch)
+        work += WORK * _bound(cells[i], classes, price, shape, support, scratch)
         if cells[i, 2 * shape[0].size + BOUND] < price[2]:
             _try_centre(cells[i], classes[2], price, shape, middles, lows, scratch[1], best)
     return work
