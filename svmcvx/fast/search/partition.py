@@ -33,7 +33,7 @@ from svmcvx.solution import Status
 
 # Rows of the first blocks, for each column and besides; more observations are not partitioned.
 ROWS, MORE_ROWS, MOST = 4, 20, 3000
-# Factor of the number of blocks if more than half of them do not end.
+# Factor of the number of blocks if more than a quarter of them do not end.
 MORE_BLOCKS = 1.2
 # Gap at which a block has ended, the work of a block, at first, and rounds of two blocks that end
 # without a better bound, after which the search ends.
@@ -92,7 +92,7 @@ class Partition(RoundSearch):
             self.idle = 0
         if not all(ended):
             self.limit *= 2.0
-            if 2 * sum(ended) < self.count:
+            if 4 * sum(ended) < 3 * self.count:
                 self.count = min(math.ceil(MORE_BLOCKS * self.count), self.most)
         elif self.count > 2:
             self.count -= 1
