@@ -67,7 +67,12 @@ class Layout:
         return self.all_rows[self.of_part(part)]
 
     def of_part(self, part: int) -> slice:
-        return slice(int(self.offsets[part]), int(self.offsets[part + 1]))
+        return self.slices[part]
+
+    @cached_property
+    def slices(self) -> list[slice]:
+        """The numbers of each part."""
+        return [slice(*ends) for ends in pairwise(self.offsets.tolist())]
 
     @cached_property
     def all_rows(self) -> NDArray[np.int64]:
