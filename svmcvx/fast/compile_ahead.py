@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 
 from svmcvx.data import FEW, CodedLabels
 from svmcvx.fast.conic_loss.conic import conic
+from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.core.rows import RowCacheSettings
 from svmcvx.fast.indicator import l0, ramp, zero_one
 from svmcvx.fast.linear.newton import LinearNewtonSettings
@@ -19,7 +21,11 @@ from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.fast.margin.pairs import solve_parts
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.solvers import ODMSettings, odm, odml
+from svmcvx.fast.search.covering import Covering
+from svmcvx.fast.search.state import CountingSearch, SearchSettings
 from svmcvx.fast.several_classes.solvers import m3svm, multiclass
+from svmcvx.formulations.base import bound_space
+from svmcvx.formulations.indicator.statement import l0_statement
 from svmcvx.kernels import RBF
 from svmcvx.system import clock
 from svmcvx.system.compilation import Compiled, recorded
@@ -34,6 +40,14 @@ class FirstCall(NamedTuple):
     compiling: float
     running: float
     functions: list[Compiled]
+
+
+def _sets(X: Any, y: Any) -> None:
+    """Run a round of the set-covering bound, which searches take up late."""
+    statement = l0_statement(bound_space(X, y, None, "free", None, "error", own="free"), 1.0)
+    asked: dict[str, Any] = {"tol": 1e-3, "max_iter": 10, "verbose": False, "callback": None}
+    with monitored(**asked) as monitor, ThreadPoolExecutor(1) as pool:
+        Covering(CountingSearch(statement, monitor), SearchSettings()).run(pool, 1.0)
 
 
 def _calls() -> dict[str, dict[str, Callable[[], Any]]]:
@@ -65,6 +79,7 @@ def _calls() -> dict[str, dict[str, Callable[[], Any]]]:
             "hard_margin, linear": partial(hard_margin, apart, y),
             "hard_margin, growing": partial(hard_margin, apart, y, settings=growing),
             "l0": partial(l0, X, y),
+            "sets of rows": partial(_sets, X, y),
         },
         "linear": {
             **{

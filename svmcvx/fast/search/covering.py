@@ -28,50 +28,51 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from svmcvx.arrays import Floats
 from svmcvx.certificate.exactly import balanced
+from svmcvx.fast.search.covering_passes import cheap_sets
+from svmcvx.fast.search.exchange import Exchange
 from svmcvx.fast.search.state import CountingSearch, Support
 from svmcvx.fast.search.tree import RoundSearch
-from svmcvx.formulations.signed_rows import nearest_combination
 from svmcvx.solution import Status
 from svmcvx.system.deadline import run_with_deadline
 
-Rows = NDArray[np.intp]
-
 # Entries of the rows.
 MOST = 200_000
-# Sets that a round looks for, and the changes of z that make them different, in turn.
-SETS, JITTER = 20, (1e-3, 0.15)
+# Searches for sets in a round, and sets that one names at most. Rows cost their z, by the last
+# program and by a mean over programs in turn, a little more so that sets have few rows, and a
+# random amount that makes sets different; and the share of the last z in the mean.
+SEARCHES, SETS, LAST = 8, 40, 0.2
+EVEN, JITTER = (0.03, 0.005), ((1e-3, 0.15), (0.01, 0.03))
 # The norm that sets should exclude, as a share of the best value.
 SMALL_NORM = 0.05
-# A removed row is worth this violation of the inequality; the least one of a new inequality.
-SHORTER, VIOLATED = 1e-3, 1e-3
+# The cost below which a set on the way is tried, and the least violation of a new inequality.
+GOOD, VIOLATED = 0.9, 1e-3
 # The left side of an inequality beyond which it leaves the program.
 NEAR = 1.3
-# z up to which the local search keeps rows at first.
-STARTS = 1e-6, 0.5
+# z up to which the local search keeps rows at first, and rounds between two such searches.
+STARTS, EVERY = (1e-6, 0.5), 8
 # The search ends where this many rounds raise the bound by a smaller share than this.
-SLOW, RISE = 10, 2e-4
-# Work of a call of least squares, and that of the program for each entry and set, in the unit of
-# the tree's: about the same time.
-CALL, LP_WORK = 3e4, 7.0
-# 1 − Σμ below which a set counts as inseparable.
-SEPARABLE = 1e-10
+SLOW, RISE = 25, 2e-4
+# Work of the program for each entry and set, in the unit of the tree's: about the same time.
+LP_WORK = 1.5
 
 
 class Covering(RoundSearch):
     """A linear program over sets of rows of which no point keeps all."""
 
     search: CountingSearch
-    way, ends, tasks = "covering", False, SETS
+    way, ends, tasks = "covering", False, SEARCHES
 
     def __init__(self, *shared: Any) -> None:
         super().__init__(*shared)
         search, self.queue = self.search, [(0.0,)]
+        self.exchange = self.exchange or Exchange(search, self.settings)
         self.labels = search.statement.geometry.y[search.first] if search.free else None
         self.sets: list[Support] = []
-        # The solution: z, the squared norm over λ, and the multipliers over λ.
+        # The solution: z, the squared norm over λ, and the multipliers over λ; and the mean z.
         self.z, self.norm, self.paid = np.zeros(search.weight.size), 0.0, np.zeros(0)
+        self.mean, size = self.z, self.exchange.rows.shape[1] + 1
+        self._written = np.empty((SETS, size), dtype=np.int64), np.empty((SETS, size))
         self.bounds = [0.0]
         self._rng = np.random.default_rng(0)
 
@@ -82,19 +83,22 @@ class Covering(RoundSearch):
 
     def _round(self, pool: Executor) -> Status | None:
         """Add sets, solve the program, and search from its solution."""
-        found = [self._violated(number) for number in range(self.tasks) if not self.stop[0]]
-        new = [one for one in found if one is not None]
+        found: dict[bytes, Support] = {}
+        for number in range(self.tasks):
+            if not self.stop[0]:
+                found |= self._violated(number)
+        new = [*found.values()]
         self.sets += new
         self.nodes += len(new)
         self.bounds.append(self._solve() if new else self.bounds[-1])
         self.queue = [(self.bounds[-1],)]
         recent = self.bounds[-SLOW:]
         slow = len(self.bounds) > SLOW and recent[-1] <= recent[0] * (1.0 + RISE)
-        if self.exchange is not None:
+        if self.exchange is not None and len(self.bounds) % EVERY == 0:
             for level in STARTS:
                 self.exchange.improve(self.z <= level, self.stop)
         status = self._end_round()
-        return Status.NUMERICAL if status is None and (slow or not new) else status
+        return Status.NUMERICAL if status is None and slow else status
 
     def _solve(self) -> float:
         """Solve the program; return the bound that its multipliers prove."""
@@ -114,6 +118,7 @@ class Covering(RoundSearch):
         if solved.status != 0:
             return self.bounds[-1]
         self.z, self.norm = solved.x[:-1], float(solved.x[-1])
+        self.mean = self.mean + (LAST if self.mean.any() else 1.0) * (self.z - self.mean)
         paid = np.maximum(-solved.ineqlin.marginals, 0.0)
         # The largest multiple within the limits, rounding included.
         most = max(float((covers.T @ paid / search.weight).max()), float(shares @ paid))
@@ -124,59 +129,33 @@ class Covering(RoundSearch):
         self.paid = paid[near] * ((1.0 - 2.0**-30) / most)
         return max(lam * math.fsum(self.paid.tolist()) * (1.0 - 2.0**-40), self.bounds[-1])
 
-    def _violated(self, number: int) -> Support | None:
-        """Return a set whose inequality the solution violates, if one is found."""
-        z, search = self.z, self.search
-        order = np.argsort(z + self._rng.uniform(0.0, JITTER[number % 2], z.size), kind="stable")
-        wanted = max(2.0 * self.norm * search.lam, SMALL_NORM * search.cutoff)
+    def _violated(self, number: int) -> dict[bytes, Support]:
+        """Return sets whose inequalities the solution violates, by their rows."""
+        search, exchange, found = self.search, self.exchange, {}
+        assert exchange is not None  # noqa: S101 - made at the beginning
+        cost = EVEN[number // 4 % 2] + (self.mean if number % 2 else self.z)
+        cost += self._rng.uniform(0.0, JITTER[number // 4 % 2][number % 2], cost.size)
+        share = self.norm * search.lam
+        wanted = max(2.0 * share, SMALL_NORM * search.cutoff)
         wanted = search.cutoff if number // 2 % 2 else wanted
-        # The shortest part of the order that no point of this norm keeps.
-        low, high = 1, z.size
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._norm(order[:middle])[0] >= wanted:
-                high = middle
-            else:
-                low = middle
-        norm, rows = self._norm(order[:high])
-        value = self._value(norm, rows)
-        # Rows with large z leave as long as the inequality remains violated about as much.
-        for row in rows[np.argsort(-z[rows], kind="stable")]:
-            if row in rows:
-                norm, fewer = self._norm(rows[rows != row])
-                after = self._value(norm, fewer)
-                if after <= value + SHORTER * (rows.size - fewer.size):
-                    rows, value = fewer, after
-        if not value < 1.0 - VIOLATED:
-            return None
-        mu = self._combination(rows)
-        if self.labels is not None:
-            mu = balanced(mu, self.labels[rows], math.inf)
-        found = Support.of(search.H, rows, mu)
-        return found if self._value(found.norm, found.rows) < 1.0 else None
-
-    def _value(self, norm: float, rows: Rows) -> float:
-        """The left side of an inequality at the solution."""
-        if norm <= 0.0:
-            return math.inf
-        return float(self.z[rows].sum()) + self.norm * self.search.lam / norm
-
-    def _combination(self, rows: Rows) -> Floats:
-        labels, mu = None if self.labels is None else self.labels[rows], None
-        if not self.stop[0]:
-            mu = nearest_combination(self.search.H[rows], labels)
-        mu = np.zeros(rows.size) if mu is None else mu
-        size = rows.size * (self.search.H.shape[1] + 2)
-        self.work += CALL + 0.6 * size * (np.count_nonzero(mu) + 1)
-        return mu
-
-    def _norm(self, rows: Rows) -> tuple[float, Rows]:
-        """Return the least squared norm of points that keep rows, and its support, to rounding."""
-        mu = self._combination(rows)
-        used, whole = rows[mu > 0], float(mu.sum())
-        both = self.labels is None or np.ptp(self.labels[used]) > 0 if used.size else False
-        rest = max(1.0 - whole, 0.0)
-        return (whole / rest if rest > SEPARABLE else math.inf) if both else 0.0, used
+        order, sizes = np.argsort(cost, kind="stable"), np.zeros(SETS, dtype=np.int64)
+        (all_rows, multipliers), (_, active, space, _) = self._written, exchange.scratch
+        sets, marks = (all_rows, multipliers, sizes), np.zeros((3, cost.size), dtype=np.bool_)
+        limits, scratch = (wanted, share, GOOD), (active, space, self.stop)
+        count, made = cheap_sets(
+            exchange.rows, exchange.gram, cost, order, *limits, sets, marks, *scratch
+        )
+        self.work += 2.0 * exchange.rows.size * (made + 1.0)
+        for rows, mu, size in zip(all_rows[:count], multipliers, sizes, strict=False):
+            ordered = np.argsort(rows[:size])
+            rows, mu = rows[ordered], mu[ordered]
+            if self.labels is not None:
+                mu = balanced(mu, self.labels[rows], math.inf)
+            one = Support.of(search.H, rows, mu)
+            violated = one.norm > 0.0 and self.z[one.rows].sum() + share / one.norm < 1.0 - VIOLATED
+            if violated:
+                found[one.rows.tobytes()] = one
+        return found
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:

@@ -65,7 +65,7 @@ class Exchange:
         near = np.empty(CANDIDATES, dtype=np.int64)
         self._w = np.empty(r)
         space = np.empty(r + 1), self._w, np.empty(n)
-        self._scratch = near, tuple(active), space, np.empty(r + 1)
+        self.scratch = near, tuple(active), space, np.empty(r + 1)
         self._length = np.sqrt(np.einsum("ij,ij->j", self.rows, self.rows))
         # Of rows in many columns some are kept by force: the last set that such moves have led to.
         self._last = np.ones(n, dtype=np.bool_) if wide and math.isinf(search.k) else None
@@ -170,16 +170,7 @@ class Exchange:
         left = max((most - self.work) / cost, 0.0)
         first = first or (np.zeros(kept.size, dtype=np.bool_), math.inf)
         value, products = descend(
-            self.rows,
-            self.gram,
-            self.search.weight,
-            lam,
-            k,
-            kept,
-            first,
-            left,
-            *self._scratch,
-            stop,
+            self.rows, self.gram, self.search.weight, lam, k, kept, first, left, *self.scratch, stop
         )
         self.work += cost * (products + 1)
         if self.good is not None and value < GOOD * self.search.best_value:

@@ -53,7 +53,7 @@ def _append(H, gram, i, members, count, L, alpha):
 
 
 @compiled(inner=True)
-def _leave(at, members, count, L, alpha):
+def leave(at, members, count, L, alpha):
     remove(L, count, at)
     for a in range(at, count - 1):
         members[a], alpha[a] = members[a + 1], alpha[a + 1]
@@ -88,8 +88,12 @@ def _margins(H, gram, members, count, alpha, w, u):
 
 
 @compiled(inner=True)
-def _least_norm(H, gram, kept, members, count, L, alpha, z, w, u, limit):
-    """Go to the least-norm point that keeps a set, or until its squared norm reaches `limit`."""
+def least_norm(H, gram, kept, members, count, L, alpha, z, w, u, limit):
+    """Go to the least-norm point that keeps a set, or until its squared norm reaches `limit`.
+
+    The norm is infinite if there is none: the row behind the members, −1 if the iteration did not
+    end, depends on them by the coefficients in the next row of L, none of which is positive.
+    """
     n, r = H.shape
     work = 0.0
     for _ in range(10 * (r + 1)):
@@ -110,7 +114,7 @@ def _least_norm(H, gram, kept, members, count, L, alpha, z, w, u, limit):
                 alpha[a] += length * (z[a] - alpha[a])
             if first < 0:
                 break
-            count = _leave(first, members, count, L, alpha)
+            count = leave(first, members, count, L, alpha)
         norm = 0.0
         for a in range(count):
             norm += alpha[a]
@@ -139,16 +143,18 @@ def _least_norm(H, gram, kept, members, count, L, alpha, z, w, u, limit):
                     if first < 0 or share < length:
                         first, length = a, share
             if first < 0:
+                members[count] = worst
                 return math.inf, count, work
             for a in range(count):
                 alpha[a] -= length * L[count, a]
-            count = _leave(first, members, count, L, alpha)
+            count = leave(first, members, count, L, alpha)
         count += 1
+    members[count] = -1
     return math.inf, count, work
 
 
 @compiled(inner=True)
-def _copy(source, count, target):
+def copy(source, count, target):
     for a in range(count):
         target[0][a], target[2][a] = source[0][a], source[2][a]
         for b in range(a + 1):
@@ -169,16 +175,16 @@ def _cost(weight, lam, budget, u):
 def _move(problem, kept, dropped, on, start, count, state, space, limit):
     """Move row `on` to the other side; return the value, the number of active rows, the work."""
     (H, gram, weight, lam, budget), (members, L, alpha), (scratch, w, u) = problem, state, space
-    _copy(start, count, state)
+    copy(start, count, state)
     kept[on] = not kept[on]
     dropped += -weight[on] if kept[on] else weight[on]
     for a in range(count):
         if members[a] == on:
-            count = _leave(a, members, count, L, alpha)
+            count = leave(a, members, count, L, alpha)
             break
     norm, made = math.inf, 0.0
     if dropped <= budget:
-        norm, count, made = _least_norm(
+        norm, count, made = least_norm(
             H, gram, kept, members, count, L, alpha, scratch, w, u, limit - lam * dropped
         )
     kept[on] = not kept[on]
@@ -219,7 +225,7 @@ def descend(H, gram, weight, lam, budget, kept, first, most, near, active, space
     problem, unlimited = (H, gram, weight, lam, budget), (H, gram, weight, lam, math.inf)
     count, norm, made = 0, math.inf, 0.0
     while True:
-        norm, count, work = _least_norm(
+        norm, count, work = least_norm(
             H, gram, kept, here[0], count, here[1], here[2], scratch, w, u, limit
         )
         made += work
@@ -233,7 +239,7 @@ def descend(H, gram, weight, lam, budget, kept, first, most, near, active, space
         if worst < 0 or (limit == math.inf and made > most) or stop[0]:
             return math.inf, made
         kept[here[0][worst]] = False
-        count = _leave(worst, here[0], count, here[1], here[2])
+        count = leave(worst, here[0], count, here[1], here[2])
     value = norm + _cost(weight, lam, budget, u)
     if not value < math.inf:
         return math.inf, made
@@ -258,7 +264,7 @@ def descend(H, gram, weight, lam, budget, kept, first, most, near, active, space
                 kept[joined] = True
                 now = now if lost <= budget else math.inf
                 if now < before * ALMOST:
-                    _copy(there, number, here)
+                    copy(there, number, here)
                     count, value, improved = number, now, True
             if not improved:
                 for a in range(number):
@@ -277,7 +283,7 @@ def descend(H, gram, weight, lam, budget, kept, first, most, near, active, space
                     )
                     made += work
                     if now < before * ALMOST:
-                        _copy(beyond, after, here)
+                        copy(beyond, after, here)
                         count, value, improved = after, now, True
                         break
                     if made >= most or stop[0]:
