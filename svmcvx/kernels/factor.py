@@ -168,10 +168,11 @@ def _pivoted(K: Floats) -> tuple[Floats, NDArray[np.intp]] | None:
     L = np.empty((n, max(rank, 1)))
     L[order - 1] = np.tril(packed[:, : L.shape[1]])
     order = order.astype(np.intp) - 1
-    row, rest = K[order[0]], order[rank:]
+    # Rows of pivots are factored up to rounding; where they are few, no copy is made without them.
+    row, rest = K[order[0]], order[rank:] if 2 * rank > n else slice(None)
     with np.errstate(over="ignore", invalid="ignore"):
-        # Rows of pivots are factored up to rounding. The norm of K is at least |Kx|/|x|.
-        left = np.linalg.norm(K[np.ix_(rest, rest)] - L[rest] @ L[rest].T) * np.linalg.norm(row)
+        # The norm of K is at least |Kx|/|x|.
+        left = np.linalg.norm(K[rest][:, rest] - L[rest] @ L[rest].T) * np.linalg.norm(row)
         small = left <= 10 * n * EPS * np.linalg.norm(K @ row) < math.inf
     return (L, order[:rank]) if small else None
 
