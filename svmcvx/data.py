@@ -138,10 +138,8 @@ def parts(labels: CodedLabels, scheme: str) -> Iterator[tuple[NDArray[np.intp], 
             yield rows, CodedLabels(later, classes[[k, other]])
     else:
         for k in range(classes.size):
-            yield (
-                np.arange(codes.size),
-                CodedLabels((codes == k).astype(np.intp), np.arange(2), labels.features),
-            )
+            own = (codes == k).astype(np.intp)
+            yield np.arange(codes.size), CodedLabels(own, np.arange(2), labels.features)
 
 
 def check_labels(y: Any, n: int, *, binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:

@@ -180,7 +180,7 @@ class PSVMParts:
         off = np.ldexp(np.abs(np.add.reduceat(whole, starts)).astype(np.float64), exponent)
         found: Floats = np.maximum(np.maximum.reduceat(outside, starts), off)
         for part in np.flatnonzero(~np.logical_and.reduceat(exactly, starts)).tolist():
-            own = self.layout.of_part(part)
+            own = self.layout.slices[part]
             if math.isfinite(largest[part]):
                 off = abs(imbalance(alpha[own], self.y[own]))
                 found[part] = max(float(outside[own].max()), off)

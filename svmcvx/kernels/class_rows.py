@@ -64,10 +64,7 @@ class Layout:
         self.largest, self.parts = int(self.sizes.max()), len(self.groups)
 
     def rows(self, part: int) -> NDArray[np.int64]:
-        return self.all_rows[self.of_part(part)]
-
-    def of_part(self, part: int) -> slice:
-        return self.slices[part]
+        return self.all_rows[self.slices[part]]
 
     @cached_property
     def slices(self) -> list[slice]:

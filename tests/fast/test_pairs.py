@@ -293,8 +293,8 @@ def test_intervals_hold_for_hostile_data(hostile, kernel, C, p, weighted, seed):
         return
     assert (found.checked.violation == 0.0).all()
     for part, key in enumerate([(0, 1), (0, 2), (1, 2)]):
-        own = found.point.alpha[found.layout.of_part(part)]
-        y = found.y[found.layout.of_part(part)]
+        own = found.point.alpha[found.layout.slices[part]]
+        y = found.y[found.layout.slices[part]]
         assert imbalance(own, y) == 0.0
         assert (own >= 0.0).all()
         statement, _ = own_statement(data, codes, key, kernel, weight, C, p)
@@ -441,7 +441,7 @@ def test_terms_contain_the_exact_ones(seed, spread, p, weighted, linear, C):
     if spread < 40.0:
         assert all(np.isfinite([*term.value, *term.error]).all() for term in found[:3])
     for part in range(3):
-        own = LAYOUT.of_part(part)
+        own = LAYOUT.slices[part]
         a, labels, b = fractions(alpha[own]), fractions(SIGNS[own]), Fraction(float(bias[part]))
         s, cost = fractions(np.broadcast_to(weight, total)[own]), Fraction(C)
         if linear:
@@ -477,9 +477,9 @@ def test_violations_are_exact(kind, p):
     )
     found = statement.evaluate(PartsPoint(alpha, np.zeros(3))).violation
     for part in range(3):
-        own = alpha[LAYOUT.of_part(part)]
+        own = alpha[LAYOUT.slices[part]]
         if not np.isfinite(own).all():
             assert found[part] == np.inf
             continue
         outside = max(float(-own.min()), float((own - upper).max()) if p == 1 else 0.0, 0.0)
-        assert found[part] == max(outside, abs(imbalance(own, SIGNS[LAYOUT.of_part(part)])))
+        assert found[part] == max(outside, abs(imbalance(own, SIGNS[LAYOUT.slices[part]])))

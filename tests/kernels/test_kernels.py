@@ -350,7 +350,7 @@ def test_products_contain_those_in_higher_precision(kernel, columns, hostile):
             K = (np.longdouble(kernel.gamma) * K + 1.0) ** kernel.degree
     for found in founds:
         for part in range(LAYOUT.parts):
-            own, at = LAYOUT.of_part(part), LAYOUT.rows(part)
+            own, at = LAYOUT.slices[part], LAYOUT.rows(part)
             exact = K[np.ix_(at, at)] @ v[own].astype(np.longdouble)
             assert (np.abs(found.value[own] - exact) <= found.error[own]).all()
         if hostile == "nothing":

@@ -116,7 +116,7 @@ class SolvedParts:
     def _normals(self) -> Floats:
         v = self.point.alpha * self.y
         parts = range(self.layout.parts)
-        return np.stack([v[self.layout.of_part(k)] @ self.X[self.layout.rows(k)] for k in parts])
+        return np.stack([v[self.layout.slices[k]] @ self.X[self.layout.rows(k)] for k in parts])
 
     def _rows(self, part: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return a problem's observations, and the place of each in its numbers."""
@@ -128,7 +128,7 @@ class SolvedParts:
     def _dual(self, part: int, statement: Callable[[], PSVM]) -> dict[str, Floats]:
         """Return a problem's multipliers, those of equal rows by their weights."""
         original, at = self._rows(part)
-        alpha = self.point.alpha[self.layout.of_part(part)][at]
+        alpha = self.point.alpha[self.layout.slices[part]][at]
         if self.share is None:
             return {"alpha": alpha}
         return dict(statement().repair({"alpha": alpha * self.share[original]}))
