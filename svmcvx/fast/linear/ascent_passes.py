@@ -174,7 +174,8 @@ def ascend(
             numbers[3] = (b + tau * s) / (1.0 + penalty * tau)
         share = gap / numbers[6]
         left = math.sqrt(share) if 0.0 < share < 1.0 else 0.0
-        numbers[5:] = min(2.0 / (1.0 + math.sqrt(1.0 - left)) - 1.0, 0.5), gap
+        numbers[5] = min(2.0 / (1.0 + math.sqrt(1.0 - left)) - 1.0, 0.5)
+        numbers[6] = gap
         gap *= left or 1.0
         numbers[0] = low if low < 0.0 else -math.inf
         numbers[1] = high if high > 0.0 else math.inf
