@@ -89,7 +89,7 @@ LOCAL_WORK, STEPS = 2e9, 100
 # How much longer each turn of a search is than the last one, and than that of a search that has
 # proved less.
 LAG = 4.0
-# Turns in which a search that proves more has soon overtaken the best bound.
+# Number of turns within which a search that can end must reach the best bound to have whole ones.
 SOON = 2.0
 # Work of a turn from which on bounds for problems without an end in sight are looked for.
 LONG = 1e9
@@ -456,7 +456,7 @@ class _Run:
         The search that has proved the most has whole turns, and so has one that can end and will
         soon have proved as much at the rate of its last turn.
         """
-        running, gained = list(self.searches), dict.fromkeys(self.searches, 0.0)
+        running, gained = list(self.searches), dict[RoundSearch, float]()
         while True:
             for search in tuple(running):
                 turn = min(self.turn, most) if self.later or len(running) > 1 else most
@@ -464,7 +464,7 @@ class _Run:
                 lag = LAG if search.ends else LAG * LAG
                 proved = search.proved
                 behind = max(other.proved for other in running) - proved
-                if behind <= (SOON * gained[search] if search.ends else 0.0):
+                if behind <= (SOON * gained.get(search, 0.0) if search.ends else 0.0):
                     lag = 1.0
                 status = search.run(pool, turn / lag)
                 gained[search] = search.proved - proved
@@ -480,7 +480,6 @@ class _Run:
             if self.turn >= LONG:
                 running += self.later
                 self.searches += self.later
-                gained |= dict.fromkeys(self.later, 0.0)
                 self.later = []
             running.sort(key=lambda search: (not search.ends, -search.proved))
 

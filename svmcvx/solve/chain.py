@@ -382,7 +382,7 @@ def solve(
         )
     kind = policy.classify(problem)
     entry = find(problem.formulation.name)
-    # Which states no added constraints.
+    # The specialised solver takes no added constraints.
     elsewhere = kind in policy.MIXED and not isinstance(problem, ConstrainedProblem)
     fast = entry.fast.name if elsewhere and entry and entry.fast else ""
     cards = policy.candidates(kind, solver, fast)

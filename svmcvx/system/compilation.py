@@ -244,7 +244,7 @@ def _prefetch(context: Any, array: Any, index: Any) -> Any:
         number = cgutils.int32_t
         kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         instruction = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        # To be read, in all caches, data.
+        # The numbers stand for a read, for all levels of the cache, and for data.
         builder.call(instruction, [place, number(0), number(3), number(1)])
         return context.get_dummy_value()
 

@@ -165,7 +165,7 @@ def ascend(
         numbers[2] = sums.total - sums.conjugate - 0.5 * length**2
         numbers[4] = sums.balance if tau else 0.0
         bias = tau, penalty, 1.0 + abs(b) + m.largest_norm * length
-        # As much as until now: the rate of the next round decides about it.
+        # A round reads at most as much as all rounds before it, so that a slow one is seen early.
         longest = max(TRIAL * most - read, min(read, most - read), epoch_work(m))
         work = max(min(EPOCHS * epoch_work(m), MOST_ENTRIES, longest), passes.ROUND)
         passed, gap = passes.ascend(

@@ -38,9 +38,9 @@ from svmcvx.system.deadline import run_with_deadline
 
 # Entries of the rows.
 MOST = 200_000
-# Searches for sets in a round, and sets that one names at most. Rows cost their z, by the last
-# program and by a mean over programs in turn, a little more so that sets have few rows, and a
-# random amount that makes sets different; and the share of the last z in the mean.
+# Number of searches for sets in a round, most sets of one search, and share of the last z in the
+# mean z. A row costs its last or mean z in turn, a constant, which makes sets small, and at most a
+# random amount, which makes them different.
 SEARCHES, SETS, LAST = 8, 40, 0.2
 EVEN, JITTER = (0.03, 0.005), ((1e-3, 0.15), (0.01, 0.03))
 # The norm that sets should exclude, as a share of the best value.
